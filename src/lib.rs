@@ -1,0 +1,1 @@
+//! The operator as a library: the binary, the tests and the demo share it.
