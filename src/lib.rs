@@ -1,1 +1,3 @@
 //! The operator as a library: the binary, the tests and the demo share it.
+
+pub mod api;
