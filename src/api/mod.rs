@@ -6,6 +6,7 @@
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
 
+pub mod manifests;
 pub mod v1alpha1;
 pub mod vocabulary;
 

@@ -42,7 +42,7 @@ use super::rules;
     "candidate: must begin with the target's name followed by '__pub_' (A-8): build the new table as TARGET__pub_SUFFIX"
 ))]
 #[x_kube(validation = Rule::new(
-    "!self.candidate.startsWith(self.target + '__pub_') || self.candidate.substring(size(self.target) + 6).matches('^[A-Za-z0-9]')"
+    "!self.candidate.startsWith(self.target + '__pub_') || self.candidate.substring(size(self.target) + 6).matches('^[\\\\p{L}\\\\p{N}]')"
 ).field_path(".candidate").message(
     "candidate: the suffix after '__pub_' must begin with a letter or a digit (A-8): use for example a date or a counter"
 ))]
@@ -64,7 +64,8 @@ pub struct ClusterPublicationSpec {
     #[schemars(length(min = 1, max = 200))]
     #[x_kube(validation = rules::printable("candidate"))]
     pub candidate: String,
-    /// Number of rows the candidate must have on every replica.
+    /// Number of rows the candidate must have on every replica: `exact`, or `min` and `max` of which one may be
+    /// left out. `{exact: 0}` says that empty is meant.
     pub rows: RowExpectation,
     /// Identity of the run that asks, for example of a scheduler. Objects with the same identity, plan and
     /// target are one operation, performed once. The object's UID when absent.

@@ -11,10 +11,8 @@ pub(super) fn immutable(what: &str, remedy: &str) -> Rule {
 
 /// Control characters in an identifier are always a mistake and would garble logs and queries.
 pub(super) fn printable(field: &str) -> Rule {
-    Rule::new(r"!self.matches('[\\x00-\\x1f\\x7f]')").message(
-        format!("{field}: must not contain control characters: give the name exactly as ClickHouse shows it")
-            .as_str(),
-    )
+    Rule::new(r"!self.matches('\\p{Cc}')")
+        .message(format!("{field}: must not contain control characters: remove them").as_str())
 }
 
 /// Digests are written as 64 lower-case hexadecimal digits everywhere.
