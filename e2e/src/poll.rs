@@ -1,0 +1,65 @@
+//! Waiting for a state instead of for a time. Each look is bounded, and a failure says what was last seen.
+
+use std::fmt::Display;
+use std::future::Future;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::error::{Error, Result};
+
+const INTERVAL_MIN: Duration = Duration::from_millis(10);
+const INTERVAL_MAX: Duration = Duration::from_millis(100);
+
+/// What one look found.
+#[derive(Debug)]
+pub enum Seen<T> {
+    Done(T),
+    NotYet(String),
+}
+
+impl<T> Seen<T> {
+    pub fn not_yet(state: impl Display) -> Self {
+        Self::NotYet(state.to_string())
+    }
+}
+
+impl Seen<()> {
+    pub fn when(done: bool, state: impl Display) -> Self {
+        if done { Self::Done(()) } else { Self::not_yet(state) }
+    }
+}
+
+impl<T> From<Option<T>> for Seen<T> {
+    fn from(found: Option<T>) -> Self {
+        found.map_or_else(|| Self::not_yet("nothing there"), Self::Done)
+    }
+}
+
+/// Looks until `Done`. An error counts as "not yet", unless asking again cannot help.
+pub async fn eventually<T, S, F, Fut>(within: Duration, what: &str, mut look: F) -> Result<T>
+where
+    S: Into<Seen<T>>,
+    F: FnMut() -> Fut,
+    Fut: Future<Output = Result<S>>,
+{
+    let end = Instant::now() + within;
+    let mut interval = INTERVAL_MIN;
+    let mut last = String::from("no look finished");
+    loop {
+        match timeout(end.saturating_duration_since(Instant::now()), look()).await {
+            Ok(Ok(seen)) => match seen.into() {
+                Seen::Done(found) => return Ok(found),
+                Seen::NotYet(state) => last = state,
+            },
+            Ok(Err(e)) if e.is_final() => return Err(e),
+            Ok(Err(e)) => last = format!("error: {e}"),
+            Err(_) => last.push_str(" (and one look that did not come back)"),
+        }
+        if Instant::now() + interval >= end {
+            return Err(Error::Timeout { what: what.to_owned(), within, last });
+        }
+        sleep(interval).await;
+        interval = (interval * 2).min(INTERVAL_MAX);
+    }
+}

@@ -1,0 +1,51 @@
+//! One directory per environment, inside the clone, gone when the environment is (unless `KEEP` is set).
+
+use std::path::{Path, PathBuf};
+
+use crate::error::{Context, Result};
+use crate::paths;
+
+#[derive(Debug)]
+pub struct WorkDir {
+    dir: tempfile::TempDir,
+}
+
+impl WorkDir {
+    pub fn new(name: &str) -> Result<Self> {
+        let parent = paths::root().join("target/e2e-work");
+        std::fs::create_dir_all(&parent).context(format!("create {}", parent.display()))?;
+        let mut dir = tempfile::Builder::new()
+            .prefix(&format!("{name}-"))
+            .tempdir_in(&parent)
+            .context("create a work directory")?;
+        if keep() {
+            dir.disable_cleanup(true);
+            eprintln!("e2e: keeping {}", dir.path().display());
+        }
+        Ok(Self { dir })
+    }
+
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub fn join(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub fn subdir(&self, name: &str) -> Result<PathBuf> {
+        let path = self.join(name);
+        std::fs::create_dir_all(&path).context(format!("create {}", path.display()))?;
+        Ok(path)
+    }
+
+    pub fn write(&self, name: &str, text: impl AsRef<[u8]>) -> Result<PathBuf> {
+        let path = self.join(name);
+        std::fs::write(&path, text).context(format!("write {}", path.display()))?;
+        Ok(path)
+    }
+}
+
+pub fn keep() -> bool {
+    std::env::var_os("KEEP").is_some_and(|v| !v.is_empty() && v != "0")
+}

@@ -1,0 +1,100 @@
+//! A real ZooKeeper process: the Keeper of the test cluster.
+
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::error::{Context, Result};
+use crate::keeper::Keeper;
+use crate::leash::{Launch, Leashed};
+use crate::paths;
+use crate::poll::{Seen, eventually};
+use crate::ports;
+
+const READY_WITHIN: Duration = Duration::from_secs(40);
+
+#[derive(Debug)]
+pub struct ZooKeeper {
+    port: u16,
+    config: std::path::PathBuf,
+    log: std::path::PathBuf,
+    process: Leashed,
+}
+
+impl ZooKeeper {
+    /// `dir` holds config, data and log.
+    pub async fn start(dir: &Path) -> Result<Self> {
+        let port = ports::free()?;
+        let config = dir.join("zoo.cfg");
+        let text = format!(
+            "tickTime=500\nmaxSessionTimeout=60000\ndataDir={}\nclientPort={port}\n\
+             clientPortAddress=127.0.0.1\nadmin.enableServer=false\n4lw.commands.whitelist=*\n\
+             maxClientCnxns=0\n",
+            dir.join("data").display()
+        );
+        std::fs::create_dir_all(dir.join("data")).context("create ZooKeeper's directory")?;
+        std::fs::write(&config, text).context("write zoo.cfg")?;
+        let log = dir.join("zookeeper.log");
+        let process = launch(&config, &log).await?;
+        let mut this = Self { port, config, log, process };
+        this.ready().await?;
+        Ok(this)
+    }
+
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// The evidence reader; it connects anew for each reading, so it survives restarts.
+    pub fn keeper(&self) -> Keeper {
+        Keeper::new(self.address())
+    }
+
+    pub fn process(&mut self) -> &mut Leashed {
+        &mut self.process
+    }
+
+    pub async fn kill9(&mut self) -> Result<()> {
+        self.process.kill9().await
+    }
+
+    /// Starts it again on the same port and data, ending it first if it runs.
+    pub async fn restart(&mut self) -> Result<()> {
+        self.process.end();
+        self.process = launch(&self.config, &self.log).await?;
+        self.ready().await
+    }
+
+    pub fn log_tail(&self) -> String {
+        self.process.log_tail()
+    }
+
+    async fn ready(&mut self) -> Result<()> {
+        let port = self.port;
+        let process = &mut self.process;
+        eventually(READY_WITHIN, "ZooKeeper serves", || {
+            let running = process.check_running();
+            async move {
+                running?;
+                let answer = four_letters(port, "srvr").await?;
+                Ok(Seen::when(answer.contains("Mode: standalone"), answer))
+            }
+        })
+        .await
+    }
+}
+
+async fn launch(config: &Path, log: &Path) -> Result<Leashed> {
+    let program = paths::tool("zookeeper-server")?;
+    Launch::new("zookeeper", program, log).arg(config).grace(Duration::from_secs(2)).start().await
+}
+
+async fn four_letters(port: u16, word: &str) -> Result<String> {
+    let mut stream = TcpStream::connect(ports::loopback(port)).await.context("connect to ZooKeeper")?;
+    stream.write_all(word.as_bytes()).await.context(word)?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.context(word)?;
+    Ok(answer)
+}
