@@ -1,0 +1,186 @@
+"""The member's side of distributed DDL: runs each entry once, in order, and says so in Keeper.
+
+Like the server, it writes `finished` only after the statement ran: a process that dies in between runs it again.
+"""
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from typing import Optional
+
+from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
+
+import ddl_entry
+from config import Spec
+from engine import DbError, Engine
+from keeper import Keeper
+from sqltext import without_on_cluster
+
+log = logging.getLogger("ddl")
+
+
+class Faults:
+    """What the admin port armed for this member's worker."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Condition()
+        self.paused = False
+        self._fail: list[dict[str, object]] = []
+        self._hold: list[str] = []
+        self._crash: list[str] = []
+
+    def set_paused(self, on: bool) -> None:
+        with self._lock:
+            self.paused = on
+            self._lock.notify_all()
+
+    def fail(self, match: str, code: int, message: str, times: int) -> None:
+        with self._lock:
+            self._fail.append({"match": match, "code": code, "message": message, "times": times})
+
+    def hold(self, match: str) -> None:
+        with self._lock:
+            self._hold.append(match)
+
+    def release(self, match: Optional[str]) -> None:
+        with self._lock:
+            self._hold = [m for m in self._hold if match is not None and m != match]
+            self._lock.notify_all()
+
+    def crash(self, match: str) -> None:
+        with self._lock:
+            self._crash.append(match)
+
+    def clear(self) -> None:
+        with self._lock:
+            self.paused = False
+            self._fail, self._hold, self._crash = [], [], []
+            self._lock.notify_all()
+
+    def wait_unpaused(self) -> None:
+        with self._lock:
+            while self.paused:
+                self._lock.wait()
+
+    def wait_released(self, query: str) -> None:
+        with self._lock:
+            while any(m in query for m in self._hold):
+                self._lock.wait()
+
+    def take_failure(self, query: str) -> Optional[DbError]:
+        with self._lock:
+            for rule in self._fail:
+                if str(rule["match"]) in query:
+                    rule["times"] = int(rule["times"]) - 1  # type: ignore[call-overload]
+                    if rule["times"] == 0:
+                        self._fail.remove(rule)
+                    return DbError(int(rule["code"]), str(rule["message"]), "")  # type: ignore[call-overload]
+        return None
+
+    def take_crash(self, query: str) -> bool:
+        with self._lock:
+            return any(m in query for m in self._crash)
+
+    def state(self) -> dict[str, object]:
+        with self._lock:
+            return {"paused": self.paused, "fail": list(self._fail), "hold": list(self._hold), "crash": list(self._crash)}
+
+
+class DdlWorker:
+    def __init__(self, spec: Spec, engine: Engine, keeper: Keeper, faults: Faults) -> None:
+        self.spec, self.engine, self.keeper, self.faults = spec, engine, keeper, faults
+        me = spec.me
+        self.host = ddl_entry.host_id(me.host, me.tcp_port)
+        self._settled: set[str] = set()
+        self._thread = threading.Thread(target=self._loop, name="ddl", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def _loop(self) -> None:
+        client = self.keeper.client
+        while True:
+            try:
+                if not self.keeper.wait(1.0):
+                    continue
+                client.ensure_path(self.spec.ddl_queue)
+                changed = threading.Event()
+                names = sorted(
+                    n for n in client.get_children(self.spec.ddl_queue, watch=lambda _e: changed.set())
+                    if n.startswith("query-")
+                )
+                self._settled &= set(names)
+                for name in names:
+                    if name not in self._settled:
+                        self.faults.wait_unpaused()
+                        self._process(name)
+                        self._settled.add(name)
+                while not changed.wait(0.5):
+                    if not self.keeper.connected:
+                        break
+            except KazooException as error:
+                log.info("keeper: %s", type(error).__name__)
+                time.sleep(0.1)
+            except Exception:
+                log.exception("ddl worker")
+                time.sleep(0.1)
+
+    def _process(self, name: str) -> None:
+        client = self.keeper.client
+        path = f"{self.spec.ddl_queue}/{name}"
+        try:
+            data, _ = client.get(path)
+            entry = ddl_entry.parse(data.decode("utf-8", "surrogateescape"))
+        except (NoNodeError, ValueError):
+            return
+        if self.host not in entry.hosts:
+            return
+        if client.exists(f"{path}/finished/{self.host}"):
+            return
+        for child in ("active", "finished"):
+            try:
+                client.create(f"{path}/{child}")
+            except NodeExistsError:
+                pass
+        active = f"{path}/active/{self.host}"
+        try:
+            client.create(active, self.spec.me.server_uuid.encode(), ephemeral=True)
+        except NodeExistsError:  # of our own earlier session
+            client.delete(active)
+            client.create(active, self.spec.me.server_uuid.encode(), ephemeral=True)
+        self.faults.wait_released(entry.query)
+        status = self._run(entry)
+        if self.faults.take_crash(entry.query):
+            os._exit(137)
+        self._finish(path, status)
+
+    def _run(self, entry: ddl_entry.Entry) -> str:
+        try:
+            failure = self.faults.take_failure(entry.query)
+            if failure is not None:
+                raise failure
+            self.engine.run(without_on_cluster(entry.query), "Null", entry.settings)
+            return "0\n"
+        except DbError as error:
+            body = error.message if not error.name else error.text(self.engine.version)
+            return f"{error.code}\n{ddl_entry.escape(body)}"
+
+    def _finish(self, path: str, status: str) -> None:
+        """One multi, retried through reconnects: the statement must not run again in this process."""
+        client = self.keeper.client
+        while True:
+            try:
+                transaction = client.transaction()
+                if client.exists(f"{path}/active/{self.host}"):
+                    transaction.delete(f"{path}/active/{self.host}")
+                transaction.create(f"{path}/finished/{self.host}", status.encode("utf-8", "surrogateescape"))
+                results = transaction.commit()
+                if not any(isinstance(r, Exception) for r in results):
+                    return
+                if client.exists(f"{path}/finished/{self.host}") or not client.exists(path):
+                    return
+            except KazooException:
+                self.keeper.wait(1.0)
+                time.sleep(0.05)
