@@ -44,7 +44,7 @@ use super::rules;
 ).message(
     "spec: database, target and operationId name the slot together: give all three, or none (Rebound only)"
 ))]
-#[x_kube(validation = Rule::new("self.decision == 'Rebound' || has(self.operationId)").message(
+#[x_kube(validation = Rule::new("self.decision == 'Rebound' || has(self.database) || has(self.target) || has(self.operationId)").message(
     "spec: every decision but Rebound needs database, target and operationId (J-1): copy them from the publication's status"
 ))]
 #[x_kube(validation = Rule::new("(self.decision == 'NameCleared') == has(self.name)").field_path(".name").message(
