@@ -1,1 +1,17 @@
-//! The publication protocol.
+//! The publication protocol: what may be done, when, and what proves it. Pure and total: no I/O, no clock, no
+//! randomness, no SQL client; effects are asked for as values and performed by a thin shell over small ports.
+//!
+//! Rule ids (`A-1` … `M`) are those of the protocol's contract; a test names the rule it proves.
+#![warn(missing_docs)]
+
+pub mod authority;
+pub mod canonical;
+pub mod generation;
+pub mod identity;
+pub mod inventory;
+pub mod limits;
+pub mod phase;
+pub mod ports;
+pub mod queue;
+pub mod record;
+pub mod sqltext;
