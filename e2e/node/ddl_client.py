@@ -15,7 +15,7 @@ from config import Cluster, Spec
 from ddl_entry import Entry
 from engine import DbError, Engine
 from keeper import Keeper
-from sqltext import Token, ident, is_name, kind, literal, on_cluster, query_settings, splice, tokens
+from sqltext import Token, explicit_uuid, ident, is_name, kind, literal, on_cluster, query_settings, splice, tokens
 
 log = logging.getLogger("ddl")
 
@@ -78,7 +78,7 @@ def _table_index(found: list[Token]) -> Optional[int]:
 def _with_uuid(sql: str) -> str:
     """One UUID for all members, as the initiator generates it."""
     found = tokens(sql)
-    if kind(sql) != "Create" or any(t.is_word("UUID") and n.kind == "string" for t, n in zip(found, found[1:])):
+    if kind(sql) != "Create" or explicit_uuid(sql) is not None:
         return sql
     at = _table_index(found)
     if at is None:
@@ -121,12 +121,10 @@ class DdlClient:
         # The engine checks the settings and formats the statement.
         self.engine.run("SELECT 1", "Null", settings, database)
         text = self.engine.value(f"SELECT formatQuerySingleLine({literal(sql)})")
-        own = query_settings(text)
-        # a CREATE's storage SETTINGS are part of the statement
-        if own is not None and kind(sql) != "Create":
-            settings = {**settings, **own.values}
-            self.engine.run("SELECT 1", "Null", own.values)
-            text = text[: own.start].rstrip()
+        text, own = self._split_settings(text)
+        if own:
+            settings = {**settings, **own}
+            self.engine.run("SELECT 1", "Null", own)
         clause = on_cluster(text)
         assert clause is not None
         text = text[: clause.start] + f"ON CLUSTER {ident_if_needed(name)}" + text[clause.end :]
@@ -134,6 +132,24 @@ class DdlClient:
         hosts = self._hosts(cluster)
         me = self.spec.me
         return Entry(text, hosts, ddl_entry.host_id(me.host, me.tcp_port), settings, query_id), settings
+
+    def _split_settings(self, text: str) -> tuple[str, dict[str, str]]:
+        """The SETTINGS of the query go to the entry; those of a CREATE's storage stay in the statement."""
+        clause = query_settings(text)
+        if clause is None:
+            return text, {}
+        if kind(text) != "Create":
+            return text[: clause.start].rstrip() + text[clause.end :], clause.values
+        names = ", ".join(literal(name) for name in clause.values)
+        found = self.engine.value(
+            f"SELECT name FROM system.settings WHERE name IN ({names}) "
+            "AND name NOT IN (SELECT name FROM system.merge_tree_settings)"
+        ).split("\n")
+        own = {k: v for k, v in clause.values.items() if k in found}
+        if not own:
+            return text, {}
+        kept = ", ".join(f"{k} = {literal(v)}" for k, v in clause.values.items() if k not in own)
+        return text[: clause.start].rstrip() + (f" SETTINGS {kept}" if kept else "") + text[clause.end :], own
 
     @staticmethod
     def _hosts(cluster: Cluster) -> list[str]:

@@ -8,6 +8,7 @@ import logging
 import os
 import threading
 import time
+import uuid
 from typing import Optional
 
 from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
@@ -16,7 +17,7 @@ import ddl_entry
 from config import Spec
 from engine import DbError, Engine
 from keeper import Keeper
-from sqltext import without_on_cluster
+from sqltext import engine_name, explicit_uuid, splice, without_on_cluster
 
 log = logging.getLogger("ddl")
 
@@ -161,11 +162,21 @@ class DdlWorker:
             failure = self.faults.take_failure(entry.query)
             if failure is not None:
                 raise failure
-            self.engine.run(without_on_cluster(entry.query), "Null", entry.settings)
+            self.engine.run(self._local_text(entry.query), "Null", entry.settings)
             return "0\n"
         except DbError as error:
             body = error.message if not error.name else error.text(self.engine.version)
             return f"{error.code}\n{ddl_entry.escape(body)}"
+
+    def _local_text(self, query: str) -> str:
+        """Without ON CLUSTER. KeeperMap registers table UUID + server UUID, and the embedded engine's server UUID
+        is zero everywhere: its tables get a UUID of their own on each member."""
+        text = without_on_cluster(query)
+        literal_uuid = explicit_uuid(text)
+        if literal_uuid is not None and engine_name(text) == "KeeperMap":
+            own = uuid.uuid5(uuid.UUID(literal_uuid.name), self.spec.me.server_uuid)
+            text = splice(text, [(literal_uuid.start, literal_uuid.end, f"'{own}'")])
+        return text
 
     def _finish(self, path: str, status: str) -> None:
         """One multi, retried through reconnects: the statement must not run again in this process."""

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Callable, Iterable, Optional
+from typing import Iterable, Optional
 
 OVERLAY_DB = "e2e_overlay"
 
@@ -114,7 +114,12 @@ def rewrite(sql: str, overlays: Iterable[str], functions: dict[str, str]) -> str
             break
         before = found[i - 1].text if i else ""
         if token.kind == "word" and token.text in functions and after[0].text == "(" and after[1].text == ")":
-            edits.append((token.start, after[1].end, functions[token.text]))
+            text = functions[token.text]
+            rest = found[i + 3] if i + 3 < len(found) else None
+            ends = rest is None or rest.text in (",", ")") or rest.is_word("FROM", "FORMAT", "SETTINGS")
+            if ends and (before == "," or before.upper() in ("SELECT", "DISTINCT")):
+                text += f" AS `{token.text}()`"  # the column keeps its name
+            edits.append((token.start, after[1].end, text))
         elif is_name(token) and token.name == "system" and before != "." and after[0].text == ".":
             if is_name(after[1]) and after[1].name in overlaid:
                 edits.append((token.start, token.end, OVERLAY_DB))
@@ -200,6 +205,22 @@ def query_settings(sql: str) -> Optional[SettingsClause]:
     return SettingsClause(values, found[at].start, found[i - 1].end)
 
 
-def rewriter(overlays: Iterable[str], functions: dict[str, str]) -> Callable[[str], str]:
-    names = tuple(overlays)
-    return lambda sql: rewrite(sql, names, functions)
+
+def explicit_uuid(sql: str) -> Optional[Token]:
+    """The literal of CREATE … UUID '…'."""
+    found = tokens(sql)
+    for token, value in zip(found, found[1:]):
+        if token.is_word("UUID") and value.kind == "string":
+            return value
+        if token.text == "(":
+            break
+    return None
+
+
+def engine_name(sql: str) -> str:
+    """The table engine that a CREATE names."""
+    found = tokens(sql)
+    for i, token in enumerate(found[:-2]):
+        if token.is_word("ENGINE") and found[i + 1].text == "=":
+            return found[i + 2].text
+    return ""
