@@ -11,6 +11,7 @@ pub mod v1alpha1;
 pub mod vocabulary;
 
 pub use v1alpha1::*;
+pub use vocabulary::{Classification, ConditionType, MemberState, Phase, StatementResult};
 
 /// The API group. The derive macros need it as a literal, so a test ties the two together.
 pub const GROUP: &str = "clickhouse.dpone.dev";

@@ -124,16 +124,15 @@ impl ClusterRef {
 }
 
 impl RowExpectation {
-    /// Inclusive bounds, or `None` when the object breaks the schema's rules (it may predate them).
-    pub fn bounds(&self) -> Option<(u64, u64)> {
-        let (min, max) = match (self.exact, self.min, self.max) {
-            (Some(exact), None, None) => (exact, exact),
-            (None, Some(min), Some(max)) => (min, max),
-            (None, Some(min), None) => (min, i64::MAX),
-            (None, None, Some(max)) => (0, max),
-            _ => return None,
-        };
-        let (min, max) = (u64::try_from(min).ok()?, u64::try_from(max).ok()?);
-        (min <= max).then_some((min, max))
+    /// Inclusive bounds, the upper one optional; `None` when the object breaks the schema's rules, which an
+    /// object stored under an older schema can.
+    pub fn bounds(&self) -> Option<(u64, Option<u64>)> {
+        let unsigned = |value: Option<i64>| value.map(u64::try_from).transpose().ok();
+        match (unsigned(self.exact)?, unsigned(self.min)?, unsigned(self.max)?) {
+            (Some(exact), None, None) => Some((exact, Some(exact))),
+            (None, Some(min), max) if max.is_none_or(|max| min <= max) => Some((min, max)),
+            (None, None, Some(max)) => Some((0, Some(max))),
+            _ => None,
+        }
     }
 }
