@@ -1,6 +1,9 @@
 //! The fixtures of `e2e/fixtures/api` cover the schema's rules, and the Rust types read what the schema admits.
 //! That a real API server answers as the fixtures say is the end-to-end suite's part.
 
+// clippy.toml exempts test functions only, not the helpers next to them.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;

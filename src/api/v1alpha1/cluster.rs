@@ -1,5 +1,8 @@
 //! `PublicationCluster`: how to reach one existing ClickHouse cluster, and who may publish what there.
 
+// Clippy compares the arguments of all printcolumn(...) lists with each other.
+#![allow(clippy::duplicated_attributes)]
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;

@@ -1,5 +1,8 @@
 //! `ClusterPublication`: one operation on one target, like a Job.
 
+// Clippy compares the arguments of all printcolumn(...) lists with each other.
+#![allow(clippy::duplicated_attributes)]
+
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

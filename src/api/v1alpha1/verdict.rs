@@ -1,5 +1,8 @@
 //! `PublicationVerdict`: a person's decision on a slot that cannot go on by itself (protocol J).
 
+// Clippy compares the arguments of all printcolumn(...) lists with each other.
+#![allow(clippy::duplicated_attributes)]
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
