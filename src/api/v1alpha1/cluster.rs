@@ -62,7 +62,7 @@ pub struct PublicationClusterSpec {
     pub members: Vec<Member>,
     /// Credentials of the operator on these servers.
     pub auth: Auth,
-    /// TLS towards the servers. Without it, https endpoints are verified against the public roots.
+    /// TLS towards the servers. An https endpoint needs `caRef`: the operator trusts no public roots.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<Tls>,
     /// Who may publish what: pairs of namespaces and databases. Empty: nobody may publish.
@@ -117,7 +117,7 @@ pub struct Auth {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Tls {
-    /// Certificate authority that signed the servers' certificates; then the only one that is trusted.
+    /// Certificate authority that signed the servers' certificates; the only one that is trusted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_ref: Option<CaRef>,
     /// Secret in the same namespace with the keys `tls.crt` and `tls.key`: the operator's client certificate.
