@@ -1,0 +1,111 @@
+//! The spec file that tells each member process who the cluster is (see `node/README.md`).
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use serde::Serialize;
+use uuid::Uuid;
+
+use crate::error::Result;
+use crate::keeper::{DDL_QUEUE, KEEPER_MAP_PREFIX};
+use crate::ports;
+
+pub const CLUSTER: &str = "main";
+/// The operator's user. The harness has its own, so that rotating this one leaves the tests in.
+pub const PUBLISHER: &str = "publisher";
+pub(crate) const HARNESS: &str = "harness";
+pub(crate) const HARNESS_PASSWORD: &str = "harness";
+
+/// Which engine the members run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lane {
+    V26_9,
+    V24_8,
+}
+
+impl Lane {
+    pub(crate) fn venv(self) -> &'static str {
+        match self {
+            Self::V26_9 => ".tools/venv",
+            Self::V24_8 => ".tools/venv-24.8",
+        }
+    }
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct MemberSpec {
+    pub host: String,
+    pub tcp_port: u16,
+    pub http_port: u16,
+    pub admin_port: u16,
+    pub replica: String,
+    pub shard: String,
+    pub dir: String,
+    pub server_uuid: Uuid,
+}
+
+impl MemberSpec {
+    pub fn http(&self) -> SocketAddr {
+        ports::loopback(self.http_port)
+    }
+
+    pub fn admin(&self) -> SocketAddr {
+        ports::loopback(self.admin_port)
+    }
+
+    /// As ClickHouse writes this host in DDL entries: `.` and `-` escaped.
+    pub fn ddl_host_id(&self) -> String {
+        format!("{}:{}", self.host.replace('.', "%2E").replace('-', "%2D"), self.tcp_port)
+    }
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct User {
+    pub password: String,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct ClusterSpec {
+    pub cluster: String,
+    /// Further clusters by name: `{"internal_replication": …, "endpoints": [{"shard","replica","host","port"}]}`.
+    pub extra_clusters: BTreeMap<String, serde_json::Value>,
+    pub zookeeper: String,
+    pub keeper_map_prefix: String,
+    pub ddl_queue: String,
+    pub members: Vec<MemberSpec>,
+    pub users: BTreeMap<String, User>,
+    pub internal_replication: bool,
+}
+
+impl ClusterSpec {
+    /// N members on free loopback ports, one shard.
+    pub fn new(members: usize, zookeeper: String, dir: &Path) -> Result<Self> {
+        let member = |i: usize| -> Result<MemberSpec> {
+            Ok(MemberSpec {
+                host: "127.0.0.1".to_owned(),
+                tcp_port: ports::free()?,
+                http_port: ports::free()?,
+                admin_port: ports::free()?,
+                replica: format!("r{}", i + 1),
+                shard: "01".to_owned(),
+                dir: dir.join(format!("member-{i}")).display().to_string(),
+                server_uuid: Uuid::new_v4(),
+            })
+        };
+        let user = |password: String| User { password };
+        Ok(Self {
+            cluster: CLUSTER.to_owned(),
+            extra_clusters: BTreeMap::new(),
+            zookeeper,
+            keeper_map_prefix: KEEPER_MAP_PREFIX.to_owned(),
+            ddl_queue: DDL_QUEUE.to_owned(),
+            members: (0..members).map(member).collect::<Result<_>>()?,
+            users: BTreeMap::from([
+                (PUBLISHER.to_owned(), user(Uuid::new_v4().to_string())),
+                (HARNESS.to_owned(), user(HARNESS_PASSWORD.to_owned())),
+            ]),
+            internal_replication: true,
+        })
+    }
+}

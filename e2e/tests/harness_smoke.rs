@@ -1,0 +1,122 @@
+//! The test bed itself, with its real services. A missing one fails these tests.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use publication_e2e::cluster::{ClickHouseCluster, Lane};
+use publication_e2e::ddl::count_kind;
+use publication_e2e::kubernetes::ControlPlane;
+use publication_e2e::leash::Launch;
+use publication_e2e::poll::{Seen, eventually};
+use publication_e2e::workdir::WorkDir;
+use publication_e2e::zookeeper::ZooKeeper;
+
+const SOON: Duration = Duration::from_secs(30);
+
+#[tokio::test]
+async fn a_leashed_process_is_stopped_continued_and_killed() {
+    let work = WorkDir::new("leash").unwrap();
+    let sleep = || Launch::new("sleep", "sleep", work.join("sleep.log")).arg("600");
+    let mut process = sleep().start().await.unwrap();
+    assert!(process.is_running());
+    let state = |pid: i32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        stat.rsplit(") ").next().unwrap().chars().next().unwrap()
+    };
+    process.stop().unwrap();
+    eventually(SOON, "stopped", || async { Ok(Seen::when(state(process.pid()) == 'T', "running")) })
+        .await
+        .unwrap();
+    process.cont().unwrap();
+    process.kill9().await.unwrap();
+    assert_eq!(process.exit_code().unwrap(), Some(128 + 9));
+    assert!(process.term().is_err());
+
+    let process = sleep().start().await.unwrap();
+    let stat = PathBuf::from(format!("/proc/{}", process.pid()));
+    assert!(stat.exists());
+    drop(process);
+    assert!(!stat.exists());
+    assert!(Launch::new("nothing", "/nonexistent", work.join("nothing.log")).start().await.is_err());
+}
+
+async fn cluster_works(lane: Lane) {
+    let work = WorkDir::new("smoke").unwrap();
+    let zookeeper = ZooKeeper::start(&work.subdir("zookeeper").unwrap()).await.unwrap();
+    let mut cluster = ClickHouseCluster::start(2, lane, zookeeper.address(), work.path()).await.unwrap();
+    cluster.table_with_rows("shop", "orders", 10, 0).await.unwrap();
+    cluster.table_with_rows("shop", "orders__pub_1", 12, 100).await.unwrap();
+    assert_eq!(cluster.counts("shop", "orders").await.unwrap(), [10, 10]);
+
+    let names = ["orders", "orders__pub_1"];
+    let before = cluster.uuid_map("shop", &names).await.unwrap();
+    assert_eq!(before[0], before[1]);
+    assert_eq!(before[0].len(), 2);
+    cluster.sql(1, "EXCHANGE TABLES shop.orders AND shop.orders__pub_1 ON CLUSTER main").await.unwrap();
+    assert_eq!(cluster.counts("shop", "orders").await.unwrap(), [12, 12]);
+    let now = cluster.generation(0, "shop", "orders").await.unwrap();
+    assert_eq!(now, before[0].get("orders__pub_1").copied());
+
+    let entries = zookeeper.keeper().ddl_entries().await.unwrap();
+    assert_eq!(count_kind(&entries, "EXCHANGE", Some("shop.orders")), 1);
+    assert_eq!(count_kind(&entries, "CREATE", Some("shop.orders")), 1);
+    let exchange = entries.iter().find(|e| e.kind() == "EXCHANGE").unwrap();
+    assert!(exchange.is_terminal_everywhere(), "{exchange:?}");
+    let mut hosts: Vec<String> = cluster.spec.members.iter().map(|m| m.ddl_host_id()).collect();
+    hosts.sort();
+    assert_eq!(exchange.finished.keys().cloned().collect::<Vec<_>>(), hosts);
+
+    cluster.sql(0, "CREATE DATABASE control ON CLUSTER main ENGINE = Atomic").await.unwrap();
+    let map = "CREATE TABLE control.slots ON CLUSTER main (k String, v String) \
+               ENGINE = KeeperMap('/publication/abc') PRIMARY KEY k";
+    cluster.sql(0, map).await.unwrap();
+    cluster.sql(1, "INSERT INTO control.slots VALUES ('key-1', 'one')").await.unwrap();
+    let keeper = zookeeper.keeper();
+    assert_eq!(keeper.keeper_map_roots().await.unwrap(), ["/publication/abc"]);
+    let rows = keeper.keeper_map_rows("/publication/abc").await.unwrap();
+    assert_eq!((rows.len(), rows[0].key.as_str(), rows[0].version), (1, "key-1", 0));
+    assert!(rows[0].data.ends_with(b"one"));
+
+    cluster.kill9(1).await.unwrap();
+    assert!(cluster.sql(1, "SELECT 1").await.is_err());
+    cluster.restart(1).await.unwrap();
+    assert_eq!(cluster.counts("shop", "orders").await.unwrap(), [12, 12]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_members_replicate_ddl_and_leave_evidence() {
+    cluster_works(Lane::V26_9).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keeper_survives_a_kill() {
+    let work = WorkDir::new("keeper").unwrap();
+    let mut zookeeper = ZooKeeper::start(work.path()).await.unwrap();
+    assert_eq!(zookeeper.keeper().ddl_entries().await.unwrap(), []);
+    zookeeper.kill9().await.unwrap();
+    zookeeper.restart().await.unwrap();
+    assert_eq!(zookeeper.keeper().ddl_entries().await.unwrap(), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_control_plane_serves_kubectl_and_tokens() {
+    let work = WorkDir::new("kubernetes").unwrap();
+    let control_plane = ControlPlane::start(work.path()).await.unwrap();
+    assert!(control_plane.kubectl(["version"]).await.unwrap().contains("Server Version: v1."));
+    let account = "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: reader, namespace: default}\n";
+    control_plane.apply_yaml(account).await.unwrap();
+    let token = control_plane.service_account_token("default", "reader").await.unwrap();
+    let kubeconfig = control_plane.kubeconfig_for_token("reader", &token).unwrap();
+    let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
+    let whoami = control_plane.kubectl([kubeconfig.as_str(), "auth", "whoami"]).await.unwrap();
+    assert!(whoami.contains("system:serviceaccount:default:reader"), "{whoami}");
+    let refused = control_plane.kubectl([kubeconfig.as_str(), "get", "secrets"]).await.unwrap_err();
+    assert!(refused.to_string().contains("Forbidden"), "{refused}");
+    let calls = control_plane.api_calls().unwrap();
+    let mine = calls.iter().find(|c| c.user == "system:serviceaccount:default:reader").unwrap();
+    assert_eq!((mine.verb.as_str(), mine.resource.as_str(), mine.code), ("list", "secrets", 403));
+
+    // The namespace controller runs: a deleted namespace goes.
+    control_plane.kubectl(["create", "namespace", "gone"]).await.unwrap();
+    control_plane.kubectl(["delete", "namespace", "gone", "--timeout=30s"]).await.unwrap();
+}
