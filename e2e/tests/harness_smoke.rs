@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use publication_e2e::cluster::{ClickHouseCluster, Lane};
+use publication_e2e::cluster::{ClickHouseCluster, Lane, PUBLISHER, query};
 use publication_e2e::ddl::count_kind;
-use publication_e2e::kubernetes::ControlPlane;
+use publication_e2e::kubernetes::{ControlPlane, Kind};
 use publication_e2e::leash::Launch;
 use publication_e2e::poll::{Seen, eventually};
 use publication_e2e::workdir::WorkDir;
 use publication_e2e::zookeeper::ZooKeeper;
+use publication_e2e::{Environment, Options};
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -86,6 +87,49 @@ async fn cluster_works(lane: Lane) {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_members_replicate_ddl_and_leave_evidence() {
     cluster_works(Lane::V26_9).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_older_engine_does_the_same() {
+    cluster_works(Lane::V24_8).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_environment_has_it_all_but_the_operator() {
+    let options = Options { name: "environment".to_owned(), members: 3, ..Options::default() };
+    let environment = Environment::start(options).await.unwrap();
+    environment.apply_platform().await.unwrap();
+    environment.namespace("shop").await.unwrap();
+    let rows = serde_json::json!({"exact": 1});
+    let object = environment.publication_manifest("shop", "one", "shop", "orders", "orders__pub_1", rows);
+    environment.apply(&object).await.unwrap();
+    let stored = environment.publication("shop", "one").await.unwrap();
+    assert_eq!(stored["spec"]["candidate"], "orders__pub_1");
+
+    // The operator's way to a member: through its proxy, with the Secret's credentials.
+    let credentials = (PUBLISHER, environment.cluster.publisher_password());
+    for proxy in &environment.proxies {
+        let version = query(proxy.member(), proxy.address(), credentials, "SELECT version()", &[]).await;
+        assert!(version.unwrap().starts_with("26.9"));
+        let wrong = query(proxy.member(), proxy.address(), (PUBLISHER, "no"), "SELECT 1", &[]).await;
+        assert!(matches!(wrong, Err(publication_e2e::Error::Sql { code: Some(516), .. })), "{wrong:?}");
+    }
+    assert_eq!(environment.records().len(), 6);
+    environment.clear_faults().await.unwrap();
+    assert!(environment.records().is_empty());
+
+    // The operator's ServiceAccount sees publications, and no Secret lists.
+    let kubeconfig = format!("--kubeconfig={}", environment.operator_kubeconfig.display());
+    let may = |verb: &'static str, what: &'static str| {
+        let args = [kubeconfig.clone(), "auth".into(), "can-i".into(), verb.into(), what.into(), "-A".into()];
+        environment.control_plane.kubectl(args)
+    };
+    assert_eq!(may("list", "clusterpublications").await.unwrap().trim(), "yes");
+    assert!(may("list", "secrets").await.is_err());
+    let gone = environment.control_plane.object(Kind::Publication, "shop", "two").await.unwrap();
+    assert_eq!(gone, None);
+    environment.control_plane.delete(Kind::Publication, "shop", "one").await.unwrap();
+    environment.control_plane.wait_gone(Kind::Publication, "shop", "one", SOON).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -12,7 +12,7 @@ pub use member::{Member, query};
 pub use spec::{CLUSTER, ClusterSpec, Lane, MemberSpec, PUBLISHER, User};
 pub use tables::{COLUMNS, ORDER_BY};
 
-use crate::error::{Context, Result};
+use crate::error::{Context, Error, Result};
 
 #[derive(Debug)]
 pub struct ClickHouseCluster {
@@ -38,11 +38,26 @@ impl ClickHouseCluster {
                 std::fs::create_dir_all(&member.dir).context(format!("create {}", member.dir))?;
                 let mut member = Member::start(index, member, &spec_file, dir, lane).await?;
                 member.ready().await?;
-                Ok::<_, crate::error::Error>(member)
+                Ok::<_, Error>(member)
             }
         };
         let members = try_join_all(spec.members.iter().enumerate().map(start)).await?;
-        Ok(Self { spec, members, spec_file })
+        let this = Self { spec, members, spec_file };
+        this.meet_keeper().await?;
+        Ok(this)
+    }
+
+    /// The embedded engines have one (zero) server UUID, hence one session node in Keeper: members that connect at the
+    /// same moment fail with "Node exists". So each connects here, one after the other.
+    async fn meet_keeper(&self) -> Result<()> {
+        for member in &self.members {
+            // Reads one path of Keeper, writes nothing, and is refused (305) because nothing is there.
+            match member.sql("SYSTEM DROP REPLICA 'none' FROM ZKPATH '/e2e/none'").await {
+                Err(Error::Sql { code: Some(305), .. }) => {}
+                other => return Err(Error::other("first contact with Keeper", format!("{other:?}"))),
+            }
+        }
+        Ok(())
     }
 
     pub fn member(&self, index: usize) -> Result<&Member> {
