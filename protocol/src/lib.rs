@@ -4,14 +4,22 @@
 //! Rule ids (`A-1` … `M`) are those of the protocol's contract; a test names the rule it proves.
 #![warn(missing_docs)]
 
+pub mod admission;
 pub mod authority;
 pub mod canonical;
+pub mod classify;
+pub mod code;
+pub mod driver;
 pub mod generation;
 pub mod identity;
+pub mod intent;
 pub mod inventory;
 pub mod limits;
 pub mod phase;
 pub mod ports;
+pub mod publisher;
 pub mod queue;
 pub mod record;
+pub mod replica;
 pub mod sqltext;
+pub mod step;

@@ -72,12 +72,31 @@ pub fn host_result(status: Option<&str>, code: Option<i64>, text: ExceptionText)
 pub struct Receipt {
     /// Error code by member; 0 = success.
     pub codes: BTreeMap<ServerUuid, u32>,
+    /// C-9: older epochs keep only the digest of their codes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folded: Option<Digest>,
 }
 
 impl Receipt {
     /// Whether every member finished without error.
     pub fn is_success(&self) -> bool {
-        self.codes.values().all(|code| *code == 0)
+        self.folded.is_none() && self.codes.values().all(|code| *code == 0)
+    }
+
+    /// A complete receipt.
+    pub fn of(codes: BTreeMap<ServerUuid, u32>) -> Self {
+        Self { codes, folded: None }
+    }
+
+    /// Keeps only the digest of the codes (C-9).
+    pub fn fold(&mut self) {
+        if self.folded.is_none() {
+            let start = Canonical::new("receipt/v1");
+            let all =
+                self.codes.iter().fold(start, |d, (s, code)| d.text(s.as_str()).number(u64::from(*code)));
+            self.folded = Some(all.digest());
+            self.codes.clear();
+        }
     }
 }
 
@@ -206,7 +225,7 @@ fn aggregate(own: &[&QueueRow], binding: Binding, inventory: &Inventory) -> Queu
         })
         .collect();
     match codes {
-        Some(codes) => QueueView::Terminal { binding, receipt: Receipt { codes } },
+        Some(codes) => QueueView::Terminal { binding, receipt: Receipt::of(codes) },
         None => QueueView::InProgress { binding, hosts },
     }
 }

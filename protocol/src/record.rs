@@ -2,9 +2,13 @@
 
 use crate::canonical::Digest;
 use crate::generation::GenerationIdentity;
-use crate::identity::{Action, CorrelationToken, FenceToken, Names, RootId, RowExpectation, target_key};
+use crate::identity::{
+    Action, CorrelationToken, FenceToken, Names, Random, RootId, RowExpectation, target_key,
+};
 use crate::inventory::Inventory;
-use crate::limits::{FENCED_NAMES_MAX, RECENT_OPERATIONS_MAX, RECORD_BYTES_MAX};
+use crate::limits::{
+    CLEANUP_EPOCHS_MAX, FENCED_NAMES_MAX, NAME_BYTES_MAX, RECENT_OPERATIONS_MAX, RECORD_BYTES_MAX,
+};
 use crate::phase::Phase;
 use crate::queue::{Binding, Receipt};
 use crate::sqltext::{Ddl, Statement, TableName};
@@ -359,13 +363,62 @@ impl Record {
 
     /// G-4, G-5: fences that this operation leaves behind, inherited ones first.
     pub fn fences(&self) -> Vec<Fence> {
-        let own = self.payload.dispatches.iter().filter(|d| !d.is_accounted()).map(|d| Fence {
+        // RELEASED = known not sent (C-12): nothing can arrive late.
+        let open = |d: &&Dispatch| self.phase != Phase::Released && !d.is_accounted();
+        let own = self.payload.dispatches.iter().filter(open).map(|d| Fence {
             name: d.from.clone(),
             operation: self.operation,
             epoch: d.epoch,
             token: d.token.clone(),
         });
         self.payload.fenced.iter().cloned().chain(own).collect()
+    }
+
+    /// C-9: the payload's size when every list is full, for admission.
+    pub fn worst_case_bytes(&self) -> usize {
+        let mut full = self.clone();
+        let codes =
+            self.payload.inventory.members.iter().map(|m| (m.server_uuid.clone(), u32::MAX)).collect();
+        let receipt = Receipt::of(codes);
+        let widest = "c".repeat(NAME_BYTES_MAX);
+        let token = CorrelationToken::draw(self.operation, Action::Bootstrap, u64::MAX, &Random([0; 32]));
+        let dispatch = |at: u64| {
+            let mut receipt = Some(receipt.clone());
+            if at > 1 && at < CLEANUP_EPOCHS_MAX {
+                receipt.iter_mut().for_each(Receipt::fold);
+            }
+            Dispatch {
+                epoch: u64::MAX,
+                action: Action::Publish,
+                token: token.clone(),
+                from: widest.clone(),
+                to: Some(widest.clone()),
+                at_ms: u64::MAX,
+                entry: Some(Binding { entry: "query-0000000000".into(), query_digest: self.operation }),
+                receipt,
+            }
+        };
+        full.payload.dispatches = (1..=CLEANUP_EPOCHS_MAX + 1).map(dispatch).collect();
+        full.payload.fenced = (0..FENCED_NAMES_MAX)
+            .map(|_| Fence {
+                name: widest.clone(),
+                operation: self.operation,
+                epoch: u64::MAX,
+                token: token.clone(),
+            })
+            .collect();
+        let widest_recent = Recent {
+            operation: self.operation,
+            candidate: widest.clone(),
+            ending: Ending::Completed,
+            desired: self.operation,
+            kube_uid: self.payload.owner.kube_uid.clone(),
+            created_ms: u64::MAX,
+            final_version: u64::MAX,
+        };
+        full.payload.recent = vec![widest_recent; RECENT_OPERATIONS_MAX];
+        full.payload.error = Some(ErrorNote { code: widest });
+        full.encode().payload.len()
     }
 
     /// The list that the next operation of the slot inherits.

@@ -1,0 +1,285 @@
+//! Up to the first dispatch: who holds the slot (C-8, C-11), admission (B), witness (C-14), D-1, release (C-10).
+
+use super::{After, Call, Driver, End, Requeue, State, Tick};
+use crate::admission::{Finding, Revalidation, admit, revalidate};
+use crate::authority::PendingCas;
+use crate::code::ErrorCode;
+use crate::intent::{publish, release};
+use crate::phase::Phase;
+use crate::ports::{AuthorityRead, MembersAnswer, MembersAsk, Scope};
+use crate::record::{Ending, Slot};
+
+impl Driver {
+    pub(super) fn slot_read(&mut self, read: &AuthorityRead, tick: &Tick) -> Call {
+        let found = match self.judge(read, tick) {
+            Ok(found) => found,
+            Err(call) => return call,
+        };
+        let (slot, missing) = (found.slot, found.missing);
+        self.seen_slot.clone_from(&slot);
+        let own = slot.as_ref().is_some_and(|s| s.record.operation == self.intent.operation);
+        match slot {
+            Some(slot) if own => self.own_slot(slot, missing, tick),
+            Some(slot) => self.foreign_slot(slot, missing, tick),
+            None => self.may_take(None, missing, tick),
+        }
+    }
+
+    fn own_slot(&mut self, slot: Slot, missing: Option<Finding>, tick: &Tick) -> Call {
+        self.converged = true;
+        match slot.record.phase {
+            Phase::Completed if self.intent.witnessed.is_some() => {
+                self.finish(End::Succeeded, vec![], Requeue::Never)
+            }
+            // H-2: asked again by another object with the same invocation: report, and look whether it still holds.
+            Phase::Completed => {
+                let mut ask = self.ask(Scope::Each, vec![self.intent.names.target.clone()]);
+                ask.count_of = None;
+                self.state = State::LookingBack(slot);
+                Call::Members(ask)
+            }
+            Phase::Abandoned => self.finish(End::Failed, vec![abandoned()], Requeue::Never),
+            Phase::Released => {
+                self.converged = false;
+                self.may_take(Some(slot), missing, tick)
+            }
+            Phase::Prepared => match missing {
+                // C-10: a member that cannot be read is no reason to release, but deletion is.
+                Some(finding) if !self.intent.deleted => self.give_up(finding, tick),
+                _ => self.prepared(slot, tick),
+            },
+            _ => self.observe(slot, tick),
+        }
+    }
+
+    fn foreign_slot(&mut self, slot: Slot, missing: Option<Finding>, tick: &Tick) -> Call {
+        let listed = slot.record.payload.recent.iter().rev().find(|r| r.operation == self.intent.operation);
+        match listed.map(|r| r.ending) {
+            // F-2: an operation listed as completed reports success, wherever the slot is now.
+            Some(Ending::Completed) => return self.finish(End::Succeeded, vec![], Requeue::Never),
+            Some(Ending::Abandoned) => return self.finish(End::Failed, vec![abandoned()], Requeue::Never),
+            Some(Ending::Released) | None => {}
+        }
+        if self.intent.deleted {
+            return self.finish(End::Gone, vec![], Requeue::Never);
+        }
+        if slot.record.phase.is_final() {
+            return self.may_take(Some(slot), missing, tick);
+        }
+        let owner = slot.record.payload.owner.clone();
+        if slot.record.phase == Phase::Prepared && owner.kube_uid == self.intent.owner.kube_uid {
+            self.state = State::AskingOwner(slot);
+            return Call::OwnerGone(owner);
+        }
+        self.held(&slot, tick)
+    }
+
+    /// C-11: only a live GET that shows the UID gone opens a PREPARED slot.
+    pub(super) fn owner_answered(&mut self, slot: Slot, gone: Option<bool>, tick: &Tick) -> Call {
+        if gone == Some(true) { self.may_take(Some(slot), None, tick) } else { self.held(&slot, tick) }
+    }
+
+    fn held(&mut self, slot: &Slot, tick: &Tick) -> Call {
+        let owner = &slot.record.payload.owner;
+        let message = format!(
+            "the slot is held by {}/{} (operation {}, {})",
+            owner.namespace,
+            owner.name,
+            slot.record.operation.short(),
+            slot.record.phase
+        );
+        if let Some(expired) = self.expired() {
+            return self.finish(End::Failed, vec![expired], Requeue::Never);
+        }
+        self.give_up(Finding::wait(ErrorCode::AuthorityConflict, "C-8", message), tick)
+    }
+
+    fn expired(&self) -> Option<Finding> {
+        let message = "admissionDeadlineSeconds passed before dispatch; create a new object";
+        self.intent.deadline_passed.then(|| Finding::block(ErrorCode::AdmissionDeadline, "api", message))
+    }
+
+    /// The slot is free: admission.
+    fn may_take(&mut self, slot: Option<Slot>, missing: Option<Finding>, tick: &Tick) -> Call {
+        if self.intent.deleted {
+            return self.finish(End::Gone, vec![], Requeue::Never);
+        }
+        if let Some(expired) = self.expired() {
+            return self.finish(End::Failed, vec![expired], Requeue::Never);
+        }
+        if let Some(finding) = missing {
+            return self.give_up(finding, tick);
+        }
+        if let Err(finding) = self.intent.check_slot(slot.as_ref()) {
+            if finding.code == ErrorCode::Superseded {
+                return self.finish(End::Failed, vec![finding], Requeue::Never);
+            }
+            return self.give_up(finding, tick);
+        }
+        self.state = State::Admitting(slot);
+        Call::Members(self.admission_ask())
+    }
+
+    pub(super) fn admission_read(&mut self, slot: Option<Slot>, answer: &MembersAnswer, tick: &Tick) -> Call {
+        let intent = &self.intent;
+        let bound = match admit(&intent.names, intent.rows, intent.declared_internal_replication, answer) {
+            Ok(bound) => bound,
+            Err(findings) => return self.give_up_all(findings, tick),
+        };
+        self.converged = true;
+        if self.intent.suspended || tick.stopping {
+            return self.held_back(tick);
+        }
+        if let Some(older) = self.intent.behind.clone() {
+            let message = format!("waiting for its turn behind {older}");
+            return self.give_up(Finding::wait(ErrorCode::AuthorityConflict, "api", message), tick);
+        }
+        let record = match self.intent.prepare(slot.as_ref(), bound, tick.now, &tick.random) {
+            Ok(record) => record,
+            Err(finding) => return self.give_up(finding, tick),
+        };
+        let Some(server) = self.server.clone() else { return self.halt() };
+        match slot {
+            Some(slot) => self.swap(&slot, record, After::Prepared, tick),
+            None => {
+                let (cas, mutation) = PendingCas::create(record, server.clone(), tick.now);
+                self.state = State::Swapping(cas, After::Prepared);
+                Call::Mutate(server, mutation)
+            }
+        }
+    }
+
+    /// PREPARED is ours, just written or found.
+    pub(super) fn prepared(&mut self, slot: Slot, tick: &Tick) -> Call {
+        self.converged = true;
+        self.memory.attempt = 0;
+        if self.intent.deleted {
+            return self.release(&slot, None, tick);
+        }
+        if let Some(expired) = self.expired() {
+            return self.release(&slot, Some(expired), tick);
+        }
+        if self.intent.suspended || tick.stopping {
+            return self.held_back(tick);
+        }
+        if self.intent.witnessed == Some((self.intent.root, slot.version)) {
+            return self.revalidate(slot);
+        }
+        let shown = Call::Witness(self.intent.root, slot.version);
+        self.state = State::Witnessing(slot);
+        shown
+    }
+
+    fn held_back(&mut self, tick: &Tick) -> Call {
+        let why =
+            if tick.stopping { "the operator is stopping" } else { "the PublicationCluster is suspended" };
+        let message = format!("{why}; nothing new is dispatched");
+        self.give_up(Finding::wait(ErrorCode::AuthorityConflict, "api", message), tick)
+    }
+
+    /// C-14: no dispatching CAS without an acknowledged status write.
+    pub(super) fn witnessed(&mut self, slot: Slot, shown: bool, tick: &Tick) -> Call {
+        if shown {
+            self.intent.witnessed = Some((self.intent.root, slot.version));
+            return self.revalidate(slot);
+        }
+        let message = "the object's status could not be written; nothing is dispatched without it";
+        self.give_up(Finding::wait(ErrorCode::CasConflict, "C-14", message), tick)
+    }
+
+    fn revalidate(&mut self, slot: Slot) -> Call {
+        let ask = self.admission_ask();
+        self.state = State::Revalidating(slot);
+        Call::Members(ask)
+    }
+
+    pub(super) fn revalidated(&mut self, slot: Slot, answer: &MembersAnswer, tick: &Tick) -> Call {
+        match revalidate(&slot.record, self.intent.declared_internal_replication, answer) {
+            Revalidation::Holds => self.read_slot(State::RevalidatingSlot(slot)),
+            Revalidation::Changed(finding) => self.release(&slot, Some(finding), tick),
+            Revalidation::Unreadable(finding) => self.give_up(finding, tick),
+        }
+    }
+
+    /// D-1, last read before the CAS: every member must read the PREPARED record that was judged.
+    pub(super) fn revalidated_slot(&mut self, slot: &Slot, read: &AuthorityRead, tick: &Tick) -> Call {
+        let found = match self.judge(read, tick) {
+            Ok(found) => found,
+            Err(call) => return call,
+        };
+        if let Some(finding) = found.missing {
+            return self.give_up(finding, tick);
+        }
+        if found.slot.as_ref() != Some(slot) {
+            let message = "another worker changed the record first; looking again";
+            return self.give_up(Finding::wait(ErrorCode::CasConflict, "D-1", message), tick);
+        }
+        if tick.stopping {
+            return self.held_back(tick);
+        }
+        let next = publish(slot, tick.now, &tick.random);
+        self.swap(slot, next, After::Dispatch, tick)
+    }
+
+    fn release(&mut self, slot: &Slot, why: Option<Finding>, tick: &Tick) -> Call {
+        match release(slot, tick.now) {
+            Some(record) => self.swap(slot, record, After::Released(why), tick),
+            None => self.halt(),
+        }
+    }
+
+    pub(super) fn released(&mut self, why: Option<Finding>, tick: &Tick) -> Call {
+        match why {
+            _ if self.intent.deleted => self.finish(End::Gone, vec![], Requeue::Never),
+            Some(finding) if finding.code == ErrorCode::AdmissionDeadline => {
+                self.finish(End::Failed, vec![finding], Requeue::Never)
+            }
+            Some(finding) => self.give_up(finding, tick),
+            None => self.finish(End::Waiting, vec![], Requeue::Now),
+        }
+    }
+
+    /// H-2.
+    pub(super) fn looked_back(&mut self, slot: &Slot, answer: &MembersAnswer, tick: &Tick) -> Call {
+        let _ = tick;
+        let desired = Some(&slot.record.payload.desired);
+        let target = &self.intent.names.target;
+        let drifted =
+            answer.members.iter().any(|m| m.tables.get(target).and_then(|fact| fact.identity()) != desired);
+        let findings = if drifted {
+            let message =
+                format!("target: {target} is no longer the generation that this operation published");
+            vec![Finding::block(ErrorCode::IdentityDrift, "H-2", message)]
+        } else {
+            Vec::new()
+        };
+        self.finish(End::Succeeded, findings, Requeue::Never)
+    }
+
+    fn admission_ask(&self) -> MembersAsk {
+        let names = &self.intent.names;
+        let mut ask = self.ask(Scope::Cluster, vec![names.target.clone(), names.candidate.clone()]);
+        ask.health_of = Some(names.candidate.clone());
+        ask.count_of = Some(names.candidate.clone());
+        ask
+    }
+
+    pub(super) fn ask(&self, scope: Scope, names: Vec<String>) -> MembersAsk {
+        MembersAsk {
+            scope,
+            cluster: self.intent.names.cluster.clone(),
+            database: self.intent.names.database.clone(),
+            names,
+            health_of: None,
+            count_of: None,
+        }
+    }
+}
+
+fn abandoned() -> Finding {
+    Finding::block(
+        ErrorCode::OutcomeUnknown,
+        "J-2",
+        "ended by verdict as not applied; publish again under a fresh candidate name",
+    )
+}

@@ -1,0 +1,76 @@
+//! What a pass gives back: facts for status, and what must be remembered until the next pass.
+
+use crate::admission::Finding;
+use crate::classify::Classification;
+use crate::identity::ServerUuid;
+use crate::phase::Phase;
+use crate::queue::QueueView;
+use crate::record::Slot;
+use crate::replica::MemberState;
+use std::collections::BTreeMap;
+
+/// How a pass ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum End {
+    /// COMPLETED.
+    Succeeded,
+    /// ABANDONED, or refused for good.
+    Failed,
+    /// Nothing held, nothing dispatched: the object may go.
+    Gone,
+    /// Look again.
+    Waiting,
+    /// Fail-closed, or blocked until somebody changes something.
+    Stalled,
+    /// C-4 was broken: stop all dispatching, alarm.
+    Halted,
+}
+
+/// When to look again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Requeue {
+    /// At once.
+    Now,
+    /// After this long.
+    AfterMs(u64),
+    /// Only when something changes.
+    Never,
+}
+
+/// Kept by the observer between passes, in memory only; losing it makes waits longer, never shorter.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Memory {
+    /// D-5: a record version, and when this observer first read it (monotonic).
+    pub seen: Option<(u64, u64)>,
+    /// C-13: since when members disagree.
+    pub stale_since: Option<u64>,
+    /// F-3: since when the present trouble lasts.
+    pub trouble_since: Option<u64>,
+    /// F-3: waits in a row, for backoff.
+    pub attempt: u32,
+}
+
+/// The result of a pass.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Report {
+    /// How it ended.
+    pub end: End,
+    /// The slot as last verified or read, when this operation holds it.
+    pub slot: Option<Slot>,
+    /// F.
+    pub class: Option<Classification>,
+    /// Reasons, worst first.
+    pub findings: Vec<Finding>,
+    /// By bound member.
+    pub states: BTreeMap<ServerUuid, MemberState>,
+    /// By epoch, what the queue showed of open dispatches.
+    pub queues: BTreeMap<u64, QueueView>,
+    /// B-8 held in this pass, or earlier.
+    pub converged: bool,
+    /// Phases written in this pass, in order.
+    pub passed: Vec<Phase>,
+    /// When to look again.
+    pub requeue: Requeue,
+    /// For the next pass.
+    pub memory: Memory,
+}
