@@ -3,22 +3,22 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::cluster::{CLUSTER, ClickHouseCluster, ClusterSpec, Lane, PUBLISHER};
+use crate::cluster::{ClickHouseCluster, ClusterSpec, Lane};
 use crate::ddl::DdlEntry;
 use crate::error::{Context, Error, Result};
+use crate::evidence::Slot;
 use crate::keeper::Keeper;
-use crate::kubernetes::{ChartInstall, ControlPlane, GROUP, Installed, Kind};
+use crate::kubernetes::{ChartInstall, ControlPlane, Installed, Kind};
+use crate::manifests::{self, CLUSTER_OBJECT, CONTROL_DATABASE, PLATFORM, Publication, condition};
 use crate::operator::{Operator, OperatorLaunch};
 use crate::proxy::{Door, FaultProxy, Record};
 use crate::workdir::WorkDir;
 use crate::zookeeper::ZooKeeper;
 
-pub const PLATFORM: &str = "platform";
-pub const CLUSTER_OBJECT: &str = "analytics";
-pub const SECRET: &str = "ch-publisher";
-pub const CONTROL_DATABASE: &str = "publication";
+/// The control row that binds a facade to its cluster.
+pub const FACADE_KEY: &str = "facade";
 
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -84,6 +84,11 @@ impl Environment {
         })
     }
 
+    /// The operator as the API server's log names it.
+    pub fn operator_user(&self) -> String {
+        format!("system:serviceaccount:{}:{}", self.installed.namespace, self.installed.service_account)
+    }
+
     /// One more instance with the chart's ServiceAccount, named `operator-<n>`; its index in `operators`.
     pub async fn start_operator(&mut self) -> Result<usize> {
         let name = format!("operator-{}", self.operators.len());
@@ -111,6 +116,18 @@ impl Environment {
 
     pub async fn ddl_entries(&self) -> Result<Vec<DdlEntry>> {
         self.keeper().ddl_entries().await
+    }
+
+    /// Every slot of every facade, as it lies in Keeper; the reserved binding row is not one.
+    pub async fn slots(&self) -> Result<Vec<Slot>> {
+        let keeper = self.keeper();
+        let mut slots = Vec::new();
+        for root in keeper.keeper_map_roots().await? {
+            let rows = keeper.keeper_map_rows(&root).await?;
+            let rows = rows.iter().filter(|row| row.key != FACADE_KEY);
+            slots.extend(rows.map(Slot::decode).collect::<Result<Vec<_>>>()?);
+        }
+        Ok(slots)
     }
 
     /// What the operator sent through all proxies so far.
@@ -144,7 +161,7 @@ impl Environment {
     }
 
     pub async fn namespace(&self, name: &str) -> Result<()> {
-        self.apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})).await
+        self.apply(&manifests::namespace(name)).await
     }
 
     /// `kubectl apply` of one object; YAML takes JSON.
@@ -158,34 +175,13 @@ impl Environment {
 
     /// The Secret with the operator's user and this password.
     pub async fn apply_secret(&self, password: &str) -> Result<()> {
-        self.apply(&json!({
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": {"name": SECRET, "namespace": PLATFORM},
-            "stringData": {"username": PUBLISHER, "password": password},
-        }))
-        .await
+        self.apply(&manifests::secret(password)).await
     }
 
-    /// The PublicationCluster as most cases want it; change what the case is about and `apply` it.
+    /// The PublicationCluster over the proxies; change what the case is about and `apply` it.
     pub fn publication_cluster(&self) -> Value {
-        let members: Vec<Value> = self.proxies.iter().map(|p| json!({"endpoint": p.url()})).collect();
-        json!({
-            "apiVersion": format!("{GROUP}/v1alpha1"),
-            "kind": "PublicationCluster",
-            "metadata": {"name": CLUSTER_OBJECT, "namespace": PLATFORM},
-            "spec": {
-                "clusterName": CLUSTER,
-                "controlDatabase": CONTROL_DATABASE,
-                "members": members,
-                "auth": {"secretRef": {"name": SECRET}},
-                "access": [{
-                    "namespaces": {"from": "Selector", "selector": {"matchLabels": {}}},
-                    "databases": [{"prefix": "shop"}],
-                }],
-                "declare": {"noRetryingProxy": true},
-            },
-        })
+        let endpoints: Vec<String> = self.proxies.iter().map(FaultProxy::url).collect();
+        manifests::publication_cluster(&endpoints)
     }
 
     /// Namespace `platform`, Secret, PublicationCluster.
@@ -195,28 +191,9 @@ impl Environment {
         self.apply(&self.publication_cluster()).await
     }
 
-    /// A ClusterPublication manifest; change what the case is about and `apply` it.
-    pub fn publication_manifest(
-        &self,
-        namespace: &str,
-        name: &str,
-        database: &str,
-        target: &str,
-        candidate: &str,
-        rows: Value,
-    ) -> Value {
-        json!({
-            "apiVersion": format!("{GROUP}/v1alpha1"),
-            "kind": "ClusterPublication",
-            "metadata": {"name": name, "namespace": namespace},
-            "spec": {
-                "clusterRef": {"name": CLUSTER_OBJECT, "namespace": PLATFORM},
-                "database": database,
-                "target": target,
-                "candidate": candidate,
-                "rows": rows,
-            },
-        })
+    /// Applies it as it stands.
+    pub async fn publish(&self, publication: &Publication) -> Result<()> {
+        self.apply(&publication.manifest()).await
     }
 
     pub async fn publication(&self, namespace: &str, name: &str) -> Result<Value> {
@@ -279,9 +256,4 @@ impl Environment {
             [operators, self.cluster.log_tails(), format!("--- zookeeper\n{}\n", self.zookeeper.log_tail())];
         Error::other(error.to_string(), format!("\n{}", rest.concat()))
     }
-}
-
-/// A condition of an object's status by type.
-pub fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
-    object["status"]["conditions"].as_array()?.iter().find(|c| c["type"] == kind)
 }

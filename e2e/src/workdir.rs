@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use crate::error::{Context, Result};
 use crate::paths;
 
+const KEPT: &str = "KEPT";
+
 #[derive(Debug)]
 pub struct WorkDir {
     dir: tempfile::TempDir,
@@ -14,12 +16,14 @@ impl WorkDir {
     pub fn new(name: &str) -> Result<Self> {
         let parent = paths::root().join("target/e2e-work");
         std::fs::create_dir_all(&parent).context(format!("create {}", parent.display()))?;
+        sweep(&parent);
         let mut dir = tempfile::Builder::new()
-            .prefix(&format!("{name}-"))
+            .prefix(&format!("{name}-{}-", std::process::id()))
             .tempdir_in(&parent)
             .context("create a work directory")?;
         if keep() {
             dir.disable_cleanup(true);
+            std::fs::write(dir.path().join(KEPT), "").context("mark a kept directory")?;
             eprintln!("e2e: keeping {}", dir.path().display());
         }
         Ok(Self { dir })
@@ -43,6 +47,18 @@ impl WorkDir {
         let path = self.join(name);
         std::fs::write(&path, text).context(format!("write {}", path.display()))?;
         Ok(path)
+    }
+}
+
+/// Removes what killed test processes left. Their children are gone with them: they were on the leash.
+fn sweep(parent: &Path) {
+    for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let owner = name.rsplit('-').nth(1).and_then(|pid| pid.parse::<u32>().ok());
+        let alive = owner.is_none_or(|pid| Path::new(&format!("/proc/{pid}")).exists());
+        if !alive && !entry.path().join(KEPT).exists() {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
     }
 }
 

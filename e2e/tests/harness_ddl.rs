@@ -1,5 +1,7 @@
 //! The harness's own reading of DDL entries, on texts as ClickHouse writes them. Needs no service.
 
+#![allow(clippy::unwrap_used)] // helpers of tests are tests as well
+
 use publication_e2e::ddl::{DdlEntry, count_kind, parse_finished};
 
 fn entry(name: &str, query: &str) -> DdlEntry {

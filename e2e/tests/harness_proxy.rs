@@ -1,5 +1,7 @@
 //! Each fault of the proxy against a trivial upstream that counts what reaches it. Needs no service.
 
+#![allow(clippy::unwrap_used)] // helpers of tests are tests as well
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,12 +1,16 @@
 //! The test bed itself, with its real services. A missing one fails these tests.
 
+#![allow(clippy::unwrap_used)] // helpers of tests are tests as well
+
 use std::path::PathBuf;
 use std::time::Duration;
 
-use publication_e2e::cluster::{ClickHouseCluster, Lane, PUBLISHER, query};
+use publication_e2e::cluster::{ClickHouseCluster, Lane, MemberSpec, PUBLISHER, query};
 use publication_e2e::ddl::count_kind;
+use publication_e2e::evidence::Slot;
 use publication_e2e::kubernetes::{ControlPlane, Kind};
 use publication_e2e::leash::Launch;
+use publication_e2e::manifests::Publication;
 use publication_e2e::poll::{Seen, eventually};
 use publication_e2e::workdir::WorkDir;
 use publication_e2e::zookeeper::ZooKeeper;
@@ -63,20 +67,28 @@ async fn cluster_works(lane: Lane) {
     assert_eq!(count_kind(&entries, "CREATE", Some("shop.orders")), 1);
     let exchange = entries.iter().find(|e| e.kind() == "EXCHANGE").unwrap();
     assert!(exchange.is_terminal_everywhere(), "{exchange:?}");
-    let mut hosts: Vec<String> = cluster.spec.members.iter().map(|m| m.ddl_host_id()).collect();
+    let mut hosts: Vec<String> = cluster.spec.members.iter().map(MemberSpec::ddl_host_id).collect();
     hosts.sort();
     assert_eq!(exchange.finished.keys().cloned().collect::<Vec<_>>(), hosts);
 
     cluster.sql(0, "CREATE DATABASE control ON CLUSTER main ENGINE = Atomic").await.unwrap();
-    let map = "CREATE TABLE control.slots ON CLUSTER main (k String, v String) \
-               ENGINE = KeeperMap('/publication/abc') PRIMARY KEY k";
+    let map = "CREATE TABLE control.slots ON CLUSTER main (target_key String, operation_id String, \
+               fence_token String, phase String, dispatch_epoch UInt64, payload String, \
+               payload_sha256 FixedString(64)) ENGINE = KeeperMap('/publication/abc') PRIMARY KEY target_key";
     cluster.sql(0, map).await.unwrap();
-    cluster.sql(1, "INSERT INTO control.slots VALUES ('key-1', 'one')").await.unwrap();
+    let insert = "INSERT INTO control.slots VALUES ('key-1', 'op', 'fence', 'PREPARED', 7, '{\"a\":1}', \
+                  repeat('f', 64))";
+    cluster.sql(1, insert).await.unwrap();
+    let update = "ALTER TABLE control.slots UPDATE phase = 'DISPATCHING' WHERE target_key = 'key-1'";
+    cluster.sql(1, update).await.unwrap();
     let keeper = zookeeper.keeper();
     assert_eq!(keeper.keeper_map_roots().await.unwrap(), ["/publication/abc"]);
     let rows = keeper.keeper_map_rows("/publication/abc").await.unwrap();
-    assert_eq!((rows.len(), rows[0].key.as_str(), rows[0].version), (1, "key-1", 0));
-    assert!(rows[0].data.ends_with(b"one"));
+    assert_eq!(rows.len(), 1);
+    let slot = Slot::decode(&rows[0]).unwrap();
+    assert_eq!((slot.target_key.as_str(), slot.operation_id.as_str(), slot.version), ("key-1", "op", 1));
+    assert_eq!((slot.phase.as_str(), slot.dispatch_epoch), ("DISPATCHING", 7));
+    assert_eq!((&slot.payload["a"], slot.payload_sha256.len()), (&1.into(), 64));
 
     cluster.kill9(1).await.unwrap();
     assert!(cluster.sql(1, "SELECT 1").await.is_err());
@@ -100,9 +112,7 @@ async fn an_environment_has_it_all_but_the_operator() {
     let environment = Environment::start(options).await.unwrap();
     environment.apply_platform().await.unwrap();
     environment.namespace("shop").await.unwrap();
-    let rows = serde_json::json!({"exact": 1});
-    let object = environment.publication_manifest("shop", "one", "shop", "orders", "orders__pub_1", rows);
-    environment.apply(&object).await.unwrap();
+    environment.publish(&Publication::new("shop", "one", "shop", "orders", 1)).await.unwrap();
     let stored = environment.publication("shop", "one").await.unwrap();
     assert_eq!(stored["spec"]["candidate"], "orders__pub_1");
 

@@ -74,7 +74,7 @@ pub(super) async fn carry(
             let answer = forward(upstream, request, &entry).await?;
             withheld(&entry, &answer);
             rule.reach();
-            Ok(answer.map(Answering::half))
+            Ok(answer.map(|body| Answering::half(&body)))
         }
     }
 }
@@ -140,7 +140,7 @@ impl Answering {
     }
 
     /// An empty body is cut too: one byte is promised and none comes.
-    fn half(data: Bytes) -> Self {
+    fn half(data: &Bytes) -> Self {
         let promised = data.len().max(1) as u64;
         Self { promised, data: Some(data.slice(..data.len() / 2)), end: End::BreakNext }
     }
