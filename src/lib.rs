@@ -1,3 +1,4 @@
 //! The operator as a library: the binary, the tests and the demo share it.
 
 pub mod api;
+pub mod clickhouse;

@@ -1,0 +1,122 @@
+//! B, F: facts about members. Several queries, no snapshot: the protocol reads the record before and after.
+
+use super::ask::From;
+use super::connection::Connection;
+use super::members::{Facts, answers};
+use super::rows::IdentityRow;
+use super::sql;
+use super::transport::Endpoint;
+use futures::future::join_all;
+use futures::try_join;
+use publication_protocol::ports::{Catalog, MemberAnswer, MembersAnswer, MembersAsk, ReadFailure, Scope};
+use std::sync::Arc;
+
+/// The members' catalogs behind a connection.
+#[derive(Debug, Clone)]
+pub struct MemberCatalog {
+    connection: Arc<Connection>,
+}
+
+impl MemberCatalog {
+    /// Reads over this connection.
+    pub fn new(connection: Arc<Connection>) -> Self {
+        Self { connection }
+    }
+
+    /// B-2: through the first endpoint that answers. Once one does, its answer counts, good or bad: what keeps it
+    /// from reading a member would keep the next one too.
+    async fn through_one(&self, ask: &MembersAsk) -> MembersAnswer {
+        let mut answer = MembersAnswer::default();
+        for endpoint in self.connection.endpoints() {
+            let found = match self.connection.identify(endpoint).await {
+                Ok(_) => self.everywhere(endpoint, ask).await,
+                Err(failure) => {
+                    answer.failures.push((endpoint.label().to_owned(), failure));
+                    continue;
+                }
+            };
+            match found {
+                // An endpoint that was passed over is no failure: the members themselves have answered.
+                Ok(members) => return MembersAnswer { members, failures: Vec::new() },
+                Err(failure) => {
+                    answer.failures.push((endpoint.label().to_owned(), failure));
+                    return answer;
+                }
+            }
+        }
+        answer
+    }
+
+    async fn everywhere(
+        &self,
+        endpoint: &Endpoint,
+        ask: &MembersAsk,
+    ) -> Result<Vec<MemberAnswer>, ReadFailure> {
+        let from = From::Cluster(endpoint, &ask.cluster);
+        let who = sql::identity();
+        let identities = from.rows::<IdentityRow>(&self.connection, &who);
+        let (identities, facts) = try_join!(identities, self.facts(from, ask))?;
+        answers(ask, &identities, &facts)
+    }
+
+    async fn one(&self, endpoint: &Endpoint, ask: &MembersAsk) -> Result<MemberAnswer, ReadFailure> {
+        let (server, version) = self.connection.identify(endpoint).await?;
+        let facts = self.facts(From::Server(endpoint, &server), ask).await?;
+        let identity = IdentityRow { server: server.to_string(), version };
+        answers(ask, &[identity], &facts)?.pop().ok_or(ReadFailure::Malformed)
+    }
+
+    async fn facts(&self, from: From<'_>, ask: &MembersAsk) -> Result<Facts, ReadFailure> {
+        let connection = &*self.connection;
+        let names: Vec<&str> = ask.names.iter().map(String::as_str).collect();
+        let database = ask.database.as_str();
+        let tables = async {
+            if names.is_empty() {
+                return Ok((Vec::new(), Vec::new()));
+            }
+            let (tables, replication) = (sql::tables(database, &names), sql::replication(database, &names));
+            try_join!(from.rows(connection, &tables), from.rows(connection, &replication))
+        };
+        let health = async {
+            let Some(name) = &ask.health_of else { return Ok((Vec::new(), Vec::new())) };
+            let (health, mutations) =
+                (sql::health(database, name), sql::unfinished_mutations(database, name));
+            try_join!(from.rows(connection, &health), from.rows(connection, &mutations))
+        };
+        let counts = async {
+            let Some(name) = &ask.count_of else { return Ok(Vec::new()) };
+            match from.rows(connection, &sql::count(database, name)).await {
+                // Somebody does not have the table: the identities say who.
+                Err(ReadFailure::NoTable) => Ok(Vec::new()),
+                other => other,
+            }
+        };
+        let (views, databases) = (sql::cluster_rows(&ask.cluster), sql::database_engine(database));
+        let (views, databases, (tables, replication), (health, mutations), counts) = try_join!(
+            from.rows(connection, &views),
+            from.rows(connection, &databases),
+            tables,
+            health,
+            counts
+        )?;
+        Ok(Facts { views, databases, tables, replication, health, mutations, counts })
+    }
+}
+
+impl Catalog for MemberCatalog {
+    async fn members(&self, ask: &MembersAsk) -> MembersAnswer {
+        if ask.scope == Scope::Cluster {
+            return self.through_one(ask).await;
+        }
+        let endpoints = self.connection.endpoints();
+        let found = join_all(endpoints.iter().map(|endpoint| self.one(endpoint, ask))).await;
+        let mut answer = MembersAnswer::default();
+        for (endpoint, found) in endpoints.iter().zip(found) {
+            match found {
+                Ok(member) => answer.members.push(member),
+                Err(failure) => answer.failures.push((endpoint.label().to_owned(), failure)),
+            }
+        }
+        answer
+    }
+}

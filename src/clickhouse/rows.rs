@@ -1,0 +1,111 @@
+//! The rows of each read, decoded strictly: names and types must be those that the SQL promises.
+
+use clickhouse::Row;
+use serde::Deserialize;
+
+/// A row that says which server gave it.
+pub trait Attributed {
+    /// `serverUUID()`, as text.
+    fn server(&self) -> &str;
+}
+
+macro_rules! rows {
+    ($($(#[$doc:meta])* $name:ident { $($field:ident: $kind:ty),* $(,)? })*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Debug, Clone, PartialEq, Eq, Row, Deserialize)]
+            pub struct $name {
+                /// Who gave it.
+                pub server: String,
+                $(
+                    #[allow(missing_docs)]
+                    pub $field: $kind,
+                )*
+            }
+
+            impl Attributed for $name {
+                fn server(&self) -> &str {
+                    &self.server
+                }
+            }
+        )*
+    };
+}
+
+rows! {
+    /// [`super::sql::identity`]
+    IdentityRow { version: String }
+    /// [`super::sql::cluster_rows`]
+    ClusterViewRow {
+        shard_num: u32,
+        replica_num: u32,
+        host_name: String,
+        port: u16,
+        is_local: u8,
+        internal_replication: u8,
+    }
+    /// [`super::sql::database_engine`]
+    DatabaseRow { engine: String }
+    /// [`super::sql::tables`]
+    CatalogRow {
+        name: String,
+        uuid: String,
+        engine: String,
+        engine_full: String,
+        create_table_query: String,
+        sorting_key: String,
+        primary_key: String,
+        partition_key: String,
+        sampling_key: String,
+    }
+    /// [`super::sql::replication`]
+    ReplicationRow { table: String, zookeeper_name: String, zookeeper_path: String, replica_name: String }
+    /// [`super::sql::health`]
+    HealthRow {
+        is_readonly: u8,
+        is_session_expired: u8,
+        queue_size: u64,
+        lost_part_count: u64,
+        parts_to_check: u64,
+        active_replicas: u64,
+        total_replicas: u64,
+        log_max_index: u64,
+        log_pointer: u64,
+        keeper_exception: u8,
+        queue_exception: u8,
+    }
+    /// [`super::sql::unfinished_mutations`]
+    MutationRow { mutation_id: String }
+    /// [`super::sql::count`]
+    CountRow { rows: u64 }
+    /// [`super::sql::slot`]
+    SlotRow {
+        found: u8,
+        target_key: String,
+        operation_id: String,
+        fence_token: String,
+        phase: String,
+        dispatch_epoch: u64,
+        payload: String,
+        payload_sha256: String,
+        version: i64,
+    }
+    /// [`super::sql::queue`]
+    DdlQueueRow {
+        entry: String,
+        token: String,
+        cluster: String,
+        query: String,
+        host: Option<String>,
+        port: Option<u16>,
+        status: Option<String>,
+        exception_code: Option<i64>,
+        exception_text: u8,
+    }
+    /// [`super::sql::server`]
+    ServerRow { host_name: String, tcp_port: u16, version: String }
+    /// [`super::sql::facades`]
+    FacadeRow { database: String, create_table_query: String }
+    /// [`super::sql::settings`]
+    SettingRow { name: String, value: String }
+}
