@@ -187,6 +187,15 @@ impl<'a> Judge<'a> {
         if facts.iter().all(|(_, fact)| **fact == TableFact::Absent) {
             return None;
         }
+        // K04: the target is renamed too, by the exchange and again by the retire step.
+        for (member, fact) in &facts {
+            if let Some(macros) = refused_macro(fact) {
+                let message = format!(
+                    "target: its path on {member} still has {macros}, so the server refuses to rename it; rebuild it with {{uuid}}"
+                );
+                self.findings.push(Finding::block(ErrorCode::TargetInvalid, "B-7", message));
+            }
+        }
         self.one_identity(&facts, "target", &self.names.target, ErrorCode::TargetInvalid)
     }
 
@@ -210,17 +219,15 @@ impl<'a> Judge<'a> {
         }
         let mut replicas = BTreeSet::new();
         for (member, fact) in &facts {
-            if let TableFact::Generation { replica_name, path_macros, .. } = fact {
-                if !replicas.insert(replica_name) {
-                    block(format!("candidate: {member} has the replica name of another member"));
-                }
-                if let Some(renames) =
-                    path_macros.iter().find(|m| matches!(m.as_str(), "{table}" | "{database}"))
-                {
-                    block(format!(
-                        "candidate: its path still has {renames}, so the server refuses to rename it; use {{uuid}}"
-                    ));
-                }
+            if let TableFact::Generation { replica_name, .. } = fact
+                && !replicas.insert(replica_name)
+            {
+                block(format!("candidate: {member} has the replica name of another member"));
+            }
+            if let Some(renames) = refused_macro(fact) {
+                block(format!(
+                    "candidate: its path still has {renames}, so the server refuses to rename it; use {{uuid}}"
+                ));
             }
         }
         Some(desired)
@@ -272,6 +279,13 @@ impl<'a> Judge<'a> {
         let expected = self.inventory.members.len() as u64;
         let mut counts = BTreeSet::new();
         for (member, answer) in self.members() {
+            // A candidate that is missing is said by B-7; one that is there must have both health and count.
+            let there =
+                answer.tables.get(&self.names.candidate).is_some_and(|fact| fact.identity().is_some());
+            if there && (answer.health.is_none() || answer.count.is_none()) {
+                let message = format!("candidate: health or row count cannot be read on {member}");
+                self.findings.push(Finding::wait(ErrorCode::CandidateNotConverged, "B-8", message));
+            }
             let Some(health) = &answer.health else { continue };
             if let Some(field) = unhealthy(health, expected) {
                 let message = format!("candidate: {field} on {member}");
@@ -294,6 +308,12 @@ impl<'a> Judge<'a> {
         }
         counts.first().copied()
     }
+}
+
+/// K04: a macro in the path argument that makes the server refuse every rename.
+fn refused_macro(fact: &TableFact) -> Option<&str> {
+    let TableFact::Generation { path_macros, .. } = fact else { return None };
+    path_macros.iter().map(String::as_str).find(|m| matches!(*m, "{table}" | "{database}"))
 }
 
 fn describe(rows: RowExpectation) -> String {
