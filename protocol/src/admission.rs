@@ -67,6 +67,7 @@ pub fn admit(
 ) -> Result<Bound, Vec<Finding>> {
     let inventory = inventory(&names.cluster, declared_internal_replication, answer).map_err(|f| vec![f])?;
     let mut judge = Judge { names, inventory: &inventory, answer, findings: Vec::new() };
+    judge.complete();
     judge.databases();
     let predecessor = judge.target();
     let desired = judge.candidate(predecessor.as_ref());
@@ -164,6 +165,18 @@ impl<'a> Judge<'a> {
             .members
             .iter()
             .filter_map(move |answer| inventory.by_uuid(&answer.server_uuid).map(|m| (label(m), answer)))
+    }
+
+    /// B-2: an answer that does not speak of every name is no evidence that the name is free.
+    fn complete(&mut self) {
+        for (member, answer) in self.members() {
+            for name in [&self.names.target, &self.names.candidate] {
+                if !answer.tables.contains_key(name) {
+                    let message = format!("{member} did not say what {name} is");
+                    self.findings.push(Finding::wait(ErrorCode::EndpointUnavailable, "B-2", message));
+                }
+            }
+        }
     }
 
     /// B-3.
@@ -367,7 +380,9 @@ pub fn revalidate(
     }
     let p = &record.payload;
     match admit(&p.names, p.rows, declared_internal_replication, answer) {
+        // C-10: a member that did not answer is waited for, with or without a failure to show for it.
         Err(findings) => match findings.into_iter().next() {
+            Some(finding) if finding.rule == "B-2" => Revalidation::Unreadable(finding),
             Some(finding) => Revalidation::Changed(finding),
             None => changed("D-1", "the candidate cannot be judged any more"),
         },

@@ -67,8 +67,11 @@ impl MemberState {
     }
 }
 
-/// F, per member. Total.
+/// F, per member. Total. An answer that does not speak of every name of the operation is none (B-2).
 pub fn member_state(record: &Record, tables: &BTreeMap<String, TableFact>) -> MemberState {
+    if record.all_names().iter().any(|name| !tables.contains_key(name)) {
+        return MemberState::Unobserved;
+    }
     let names = &record.payload.names;
     let at = |name: &str| tables.get(name).unwrap_or(&TableFact::Absent);
     let (target, candidate) = (at(&names.target), at(&names.candidate));
