@@ -131,7 +131,8 @@ impl Inventory {
                 return Err(InventoryError::SameServerTwice(view.server_uuid.to_string()));
             }
         }
-        let Some(rows) = by_server.values().next().filter(|rows| !rows.is_empty()) else {
+        // K07: a server that knows nothing of the cluster is named, not taken for the standard.
+        let Some(rows) = by_server.values().find(|rows| !rows.is_empty()) else {
             return Err(InventoryError::UnknownCluster(cluster.to_owned()));
         };
         if let Some((server, _)) = by_server.iter().find(|(_, other)| *other != rows) {
@@ -194,13 +195,20 @@ impl Inventory {
     }
 }
 
-type Shape = BTreeSet<(u32, u32, String, u16, Option<bool>)>;
+/// Sorted, duplicates kept: a replica listed twice must be seen.
+type Shape = Vec<(u32, u32, String, u16, Option<bool>)>;
 
 fn shape(rows: &[ClusterRow]) -> Shape {
-    rows.iter().map(|r| (r.shard, r.replica, r.host.clone(), r.port, r.internal_replication)).collect()
+    let mut shape: Shape =
+        rows.iter().map(|r| (r.shard, r.replica, r.host.clone(), r.port, r.internal_replication)).collect();
+    shape.sort_unstable();
+    shape
 }
 
-fn check_shape(rows: &Shape, declared_internal_replication: bool) -> Result<(), InventoryError> {
+fn check_shape(
+    rows: &[(u32, u32, String, u16, Option<bool>)],
+    declared_internal_replication: bool,
+) -> Result<(), InventoryError> {
     let shards: BTreeSet<u32> = rows.iter().map(|r| r.0).collect();
     if shards.len() != 1 {
         return Err(InventoryError::Shards(shards.len()));
