@@ -428,7 +428,9 @@ impl Record {
             Phase::Abandoned => Ending::Abandoned,
             _ => Ending::Released,
         };
+        // One place for an operation: its own releases must not push spent names out of the list.
         let mut recent = self.payload.recent.clone();
+        recent.retain(|r| r.operation != self.operation || r.ending != Ending::Released);
         recent.push(Recent {
             operation: self.operation,
             candidate: self.payload.names.candidate.clone(),
