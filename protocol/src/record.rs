@@ -7,7 +7,7 @@ use crate::identity::{
 };
 use crate::inventory::Inventory;
 use crate::limits::{
-    CLEANUP_EPOCHS_MAX, FENCED_NAMES_MAX, NAME_BYTES_MAX, RECENT_OPERATIONS_MAX, RECORD_BYTES_MAX,
+    CLEANUP_EPOCHS_MAX, ESCAPED_NAME_BYTES_MAX, FENCED_NAMES_MAX, RECENT_OPERATIONS_MAX, RECORD_BYTES_MAX,
 };
 use crate::phase::Phase;
 use crate::queue::{Binding, Receipt};
@@ -380,7 +380,8 @@ impl Record {
         let codes =
             self.payload.inventory.members.iter().map(|m| (m.server_uuid.clone(), u32::MAX)).collect();
         let receipt = Receipt::of(codes);
-        let widest = "c".repeat(NAME_BYTES_MAX);
+        // As JSON a name is never longer than its escaped form, which a retired name may fill.
+        let widest = "c".repeat(ESCAPED_NAME_BYTES_MAX);
         let token = CorrelationToken::draw(self.operation, Action::Bootstrap, u64::MAX, &Random([0; 32]));
         let dispatch = |at: u64| {
             let mut receipt = Some(receipt.clone());

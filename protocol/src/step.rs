@@ -88,7 +88,18 @@ fn absorb(record: &Record, evidence: &Evidence) -> Record {
             _ => {}
         }
     }
+    // C-9: also receipts that come late and together; one dispatch may follow, so only the last stays whole.
+    fold_older(&mut absorbed.payload.dispatches);
     absorbed
+}
+
+/// C-9: older epochs keep only digests; the publication's receipt and the last one stay whole.
+fn fold_older(dispatches: &mut [Dispatch]) {
+    for old in dispatches.iter_mut().rev().skip(1).filter(|d| d.action != Action::Publish) {
+        if let Some(receipt) = &mut old.receipt {
+            receipt.fold();
+        }
+    }
 }
 
 /// F: "queue" is the stored receipt if there is one.
@@ -270,11 +281,7 @@ pub(crate) fn with_dispatch(
     now: Now,
     random: &Random,
 ) -> Record {
-    for old in record.payload.dispatches.iter_mut().rev().skip(1).filter(|d| d.action != Action::Publish) {
-        if let Some(receipt) = &mut old.receipt {
-            receipt.fold();
-        }
-    }
+    fold_older(&mut record.payload.dispatches);
     record.epoch += 1;
     record.payload.updated_ms = now.wall_ms;
     record.payload.dispatches.push(Dispatch {
