@@ -311,7 +311,16 @@ impl Record {
         let epochs_match = p.dispatches.iter().map(|d| d.epoch).eq(1..=self.epoch);
         let publish_first =
             p.dispatches.iter().enumerate().all(|(at, d)| (at == 0) == (d.action == Action::Publish));
-        if !epochs_match || !publish_first {
+        let last = p.dispatches.last().map(|d| d.action);
+        let phase_matches = match self.phase {
+            Phase::Prepared => last.is_none(),
+            Phase::Released => self.epoch <= 1,
+            Phase::Dispatching | Phase::InProgress | Phase::Committed => self.epoch == 1,
+            Phase::RetireDispatching | Phase::RetirePending => last == Some(Action::Retire),
+            Phase::DropDispatching | Phase::DropPending => last == Some(Action::Drop),
+            Phase::Completed | Phase::Abandoned => last.is_some(),
+        };
+        if !epochs_match || !publish_first || !phase_matches {
             return Err(RecordError::Malformed("dispatches"));
         }
         if p.fenced.len() > FENCED_NAMES_MAX || p.recent.len() > RECENT_OPERATIONS_MAX {
