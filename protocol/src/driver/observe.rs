@@ -1,5 +1,6 @@
 //! After the first dispatch: observe, decide, perform (F, G).
 
+use super::prepare::abandoned;
 use super::{
     After, Call, DISPATCHES_PER_PASS_MAX, Driver, End, OBSERVATIONS_PER_PASS_MAX, Requeue, State, Tick,
 };
@@ -17,6 +18,10 @@ use std::collections::BTreeMap;
 impl Driver {
     /// Begins one observation: the queue first, if some dispatch has no stored receipt.
     pub(super) fn observe(&mut self, slot: Slot, tick: &Tick) -> Call {
+        // The holder of a permit may have released it meanwhile (C-12): admission's again, not a failure.
+        if matches!(slot.record.phase, Phase::Prepared | Phase::Released) {
+            return self.finish(End::Waiting, vec![], Requeue::Now);
+        }
         self.observed += 1;
         if self.observed > OBSERVATIONS_PER_PASS_MAX {
             return self.finish(End::Waiting, vec![], Requeue::Now);
@@ -116,8 +121,10 @@ impl Driver {
     }
 
     fn final_phase(&mut self, phase: Phase) -> Call {
-        let end = if phase == Phase::Completed { End::Succeeded } else { End::Failed };
-        self.finish(end, vec![], Requeue::Never)
+        match phase {
+            Phase::Completed => self.finish(End::Succeeded, vec![], Requeue::Never),
+            _ => self.finish(End::Failed, vec![abandoned()], Requeue::Never),
+        }
     }
 
     /// Waiting that may resolve itself; errors among it count as stalled after their grace.

@@ -276,7 +276,7 @@ impl Driver {
     }
 }
 
-fn abandoned() -> Finding {
+pub(super) fn abandoned() -> Finding {
     Finding::block(
         ErrorCode::OutcomeUnknown,
         "J-2",
