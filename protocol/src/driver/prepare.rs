@@ -152,7 +152,6 @@ impl Driver {
     /// PREPARED is ours, just written or found.
     pub(super) fn prepared(&mut self, slot: Slot, tick: &Tick) -> Call {
         self.converged = true;
-        self.memory.attempt = 0;
         if self.intent.deleted {
             return self.release(&slot, None, tick);
         }
@@ -235,7 +234,11 @@ impl Driver {
                 self.finish(End::Failed, vec![finding], Requeue::Never)
             }
             Some(finding) => self.give_up(finding, tick),
-            None => self.finish(End::Waiting, vec![], Requeue::Now),
+            // Not sent: a send path that stays broken must not spin through admissions (F-3).
+            None => {
+                let wait = self.backoff(tick);
+                self.finish(End::Waiting, vec![], wait)
+            }
         }
     }
 
