@@ -314,9 +314,13 @@ impl Driver {
 
     fn give_up_all(&mut self, findings: Vec<Finding>, tick: &Tick) -> Call {
         use crate::admission::Severity;
-        let since = *self.memory.trouble_since.get_or_insert(tick.now.boot_ms);
         let blocked = findings.iter().any(|f| f.severity == Severity::Block);
         let unreachable = findings.iter().any(|f| f.code == ErrorCode::EndpointUnavailable);
+        if !unreachable {
+            // Other reasons to wait are not the beginning of an outage.
+            self.memory.trouble_since = None;
+        }
+        let since = *self.memory.trouble_since.get_or_insert(tick.now.boot_ms);
         let over = tick.now.boot_ms.saturating_sub(since) > UNOBSERVED_GRACE_MS;
         let end = if blocked || (unreachable && over) { End::Stalled } else { End::Waiting };
         let wait = self.backoff(tick);
