@@ -67,6 +67,10 @@ impl Driver {
             return self.may_take(Some(slot), missing, tick);
         }
         let owner = slot.record.payload.owner.clone();
+        // B-5: nothing is taken over while a member's view of the slot is missing.
+        if let (Phase::Prepared, Some(finding), None) = (slot.record.phase, &missing, self.expired()) {
+            return self.give_up(finding.clone(), tick);
+        }
         if slot.record.phase == Phase::Prepared && owner.kube_uid == self.intent.owner.kube_uid {
             self.state = State::AskingOwner(slot);
             return Call::OwnerGone(owner);
