@@ -40,6 +40,12 @@ pub(crate) fn judge(intent: &Intent, read: &AuthorityRead, stale_ms: u64) -> Res
     if shown.is_some() && newest.is_none() && read.failures.is_empty() {
         return Err(lost("the row of this operation is gone"));
     }
+    // F-2 says every member: one that did not answer may hold the newer record.
+    if newest < shown
+        && let Some(missing) = missing
+    {
+        return Err(missing);
+    }
     if newest < shown {
         return Err(stale_or(stale_ms, || {
             lost("every member is below the version that this object has shown")
