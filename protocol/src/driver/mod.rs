@@ -135,6 +135,8 @@ pub struct Driver {
     server: Option<ServerUuid>,
     dispatched: u32,
     observed: u32,
+    /// An identity that fits nothing was seen once in this pass.
+    doubted: bool,
     converged: bool,
     passed: Vec<crate::phase::Phase>,
     /// Last evidence, for the report.
@@ -154,6 +156,7 @@ impl Driver {
             server: None,
             dispatched: 0,
             observed: 0,
+            doubted: false,
             converged: false,
             passed: Vec::new(),
             seen_slot: None,

@@ -5,7 +5,7 @@ use super::{
     After, Call, DISPATCHES_PER_PASS_MAX, Driver, End, OBSERVATIONS_PER_PASS_MAX, Requeue, State, Tick,
 };
 use crate::admission::{Finding, Severity, label, unhealthy};
-use crate::classify::{Classification, CleanupBlock};
+use crate::classify::{Cause, Classification, CleanupBlock};
 use crate::limits::{STALLED_REOBSERVE_MS, UNOBSERVED_GRACE_MS};
 use crate::phase::Phase;
 use crate::ports::{AuthorityRead, MembersAnswer, ReadFailure, Scope};
@@ -105,6 +105,12 @@ impl Driver {
             suspended: self.intent.suspended || tick.stopping || self.dispatched >= DISPATCHES_PER_PASS_MAX,
         };
         let decided = step(&slot.record, &evidence, allowance, tick.now, &tick.random);
+        // One observation is several queries: a statement that ran between two of them shows identities that
+        // never were. Before that stalls the operation it is looked at once more.
+        if decided.decision == Decision::FailClosed && may_be_torn(decided.class) && !self.doubted {
+            self.doubted = true;
+            return self.observe(slot, tick);
+        }
         self.class = Some(decided.class);
         let findings = explain(&slot.record, decided.class, &evidence);
         self.states = evidence.states;
@@ -152,6 +158,16 @@ impl Driver {
             if end == End::Stalled { Requeue::AfterMs(STALLED_REOBSERVE_MS) } else { self.backoff(tick) };
         self.finish(end, findings, requeue)
     }
+}
+
+fn may_be_torn(class: Classification) -> bool {
+    matches!(
+        class,
+        Classification::OutcomeUnknown(Cause::MemberUnknown)
+            | Classification::CleanupBlocked(
+                CleanupBlock::UnsafeIdentity | CleanupBlock::Evidence(Cause::MemberUnknown)
+            )
+    )
 }
 
 /// G-1: none when some member's health could not be read.
