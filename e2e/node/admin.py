@@ -15,6 +15,7 @@ from keeper import Keeper
 from overlays import PROCESSES, QUEUE, Overlays
 from queue_view import QueueView
 from rows import Loader
+from statement_faults import StatementFaults
 
 log = logging.getLogger("admin")
 
@@ -24,10 +25,11 @@ class Admin:
 
     def __init__(
         self, engine: Engine, keeper: Keeper, front: HttpFront, faults: Faults, queue: QueueView,
-        overlays: Overlays, loader: Loader, version: str,
+        overlays: Overlays, loader: Loader, statements: StatementFaults, version: str,
     ) -> None:
         self.engine, self.keeper, self.front, self.faults = engine, keeper, front, faults
         self.queue, self.overlays, self.loader, self.version = queue, overlays, loader, version
+        self.statements = statements
         self.routes: dict[tuple[str, str], Callable[[Any], Any]] = {
             ("GET", "/health"): lambda _: {"ok": True, "version": version, "keeper": keeper.connected},
             ("POST", "/ddl/pause"): lambda _: faults.set_paused(True),
@@ -38,6 +40,9 @@ class Admin:
             ("POST", "/ddl/crash_after_execute"): lambda b: faults.crash(b.get("match", "")),
             ("POST", "/ddl/clear"): lambda _: faults.clear(),
             ("GET", "/ddl"): lambda _: faults.state(),
+            ("POST", "/statements/fail"): lambda b: statements.add(b, self._error_name(int(b["code"]))),
+            ("POST", "/statements/clear"): lambda _: statements.clear(),
+            ("GET", "/statements"): lambda _: statements.rules(),
             ("POST", "/replica/fault"): lambda b: overlays.set_fault(b["database"], b["table"], b["field"], b["value"]),
             ("POST", "/replica/clear"): lambda b: overlays.clear_faults(b.get("database"), b.get("table"), b.get("field")),
             ("POST", "/queue/overlay"): self._queue_overlay,
@@ -45,6 +50,7 @@ class Admin:
             ("GET", "/queue"): lambda _: queue.rows(),
             ("POST", "/system/overlay"): self._system_overlay,
             ("POST", "/system/clear"): lambda b: overlays.set_custom(b["table"], None),
+            ("POST", "/keeper/stale"): lambda b: overlays.set_stale(b["database"], b["table"], bool(b["on"])),
             ("POST", "/users"): self._users,
             ("POST", "/load"): lambda b: loader.load(
                 b["database"], b["table"], int(b.get("rows", 0)), int(b.get("start", 0)), b.get("select")),
@@ -53,11 +59,13 @@ class Admin:
             ("DELETE", "/queries"): lambda _: front.queries.clear(),
         }
 
+    def _error_name(self, code: int) -> str:
+        return self.engine.value(f"SELECT errorCodeToName({code})") or "UNKNOWN_EXCEPTION"
+
     def _fail(self, body: Any) -> None:
-        self.faults.fail(
-            body.get("match", ""), int(body.get("code", 57)),
-            body.get("message", "Code: 57. DB::Exception: Injected. (TABLE_ALREADY_EXISTS)"), int(body.get("times", 1)),
-        )
+        code = int(body.get("code", 57))
+        message = body.get("message") or DbError(code, "Injected failure.", self._error_name(code)).text(self.version)
+        self.faults.fail(body.get("match", ""), code, message, int(body.get("times", 1)))
 
     def _queue_overlay(self, body: Any) -> None:
         """One rule, or {"rules": […]} to replace them all."""

@@ -59,6 +59,7 @@ class Spec:
     ddl_queue: str
     members: list[Member]
     users: dict[str, str] = field(default_factory=dict)
+    grants: dict[str, list[str]] = field(default_factory=dict)
     session_timeout_ms: int = 10_000
     operation_timeout_ms: int = 5_000
 
@@ -118,6 +119,7 @@ def load(path: str, index: int) -> Spec:
         ddl_queue=raw.get("ddl_queue", "/clickhouse/task_queue/ddl").rstrip("/"),
         members=members,
         users={name: str(user["password"]) for name, user in (raw.get("users") or {}).items()},
+        grants={name: list(user.get("grants", [])) for name, user in (raw.get("users") or {}).items()},
         session_timeout_ms=int(raw.get("session_timeout_ms", 10_000)),
         operation_timeout_ms=int(raw.get("operation_timeout_ms", 5_000)),
     )
@@ -150,6 +152,18 @@ def _cluster_xml(spec: Spec, cluster: Cluster) -> str:
     return f"<{cluster.name}>{''.join(shards)}</{cluster.name}>"
 
 
+def _users_xml(spec: Spec) -> str:
+    """Only `default` runs statements; the others are there for system.users and system.grants."""
+    plain = "<password></password><networks><ip>::/0</ip></networks><profile>default</profile><quota>default</quota>"
+    users = f"<default>{plain}<access_management>1</access_management></default>"
+    for name in spec.users:
+        queries = "".join(_tag("query", grant) for grant in spec.grants.get(name, []))
+        grants = f"<grants>{queries}</grants>" if queries else ""
+        if name != "default":
+            users += f"<{name}>{plain}{grants}</{name}>"
+    return f"<clickhouse><users>{users}</users><profiles><default/></profiles><quotas><default/></quotas></clickhouse>"
+
+
 def write_engine_config(spec: Spec) -> str:
     """Writes the engine's XML beside its data and returns the path."""
     me = spec.me
@@ -165,9 +179,14 @@ def write_engine_config(spec: Spec) -> str:
         MACRO_UUID: me.server_uuid,
         MACRO_HOST: me.host_name,
     }
+    users_path = os.path.join(me.dir, "users.xml")
+    with open(users_path, "w", encoding="utf-8") as handle:
+        handle.write(_users_xml(spec))
     body = (
-        f"<zookeeper>{nodes}{_tag('session_timeout_ms', spec.session_timeout_ms)}"
-        f"{_tag('operation_timeout_ms', spec.operation_timeout_ms)}</zookeeper>"
+        f"{_tag('users_config', users_path)}<zookeeper>{nodes}{_tag('session_timeout_ms', spec.session_timeout_ms)}"
+        f"{_tag('operation_timeout_ms', spec.operation_timeout_ms)}"
+        # all engines have one server UUID, and a new session under one UUID ends the older ones
+        f"{_tag('sessions_path', '/clickhouse/sessions/' + me.server_uuid)}</zookeeper>"
         + _tag("keeper_map_path_prefix", spec.keeper_map_prefix)
         + "<macros>" + "".join(_tag(k, v) for k, v in macros.items()) + "</macros>"
         + _tag("tcp_port", me.tcp_port)

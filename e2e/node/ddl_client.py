@@ -210,7 +210,7 @@ class DdlClient:
                         159,
                         f"Distributed DDL task {path} is not finished on {len(waiting)} of {len(entry.hosts)} hosts "
                         f"({executing} of them are currently executing the task, 0 are inactive). They are going to "
-                        f"execute the query in background. Was waiting for {timeout} seconds, which is longer than "
+                        f"execute the query in background. Was waiting for {int(timeout)} seconds, which is longer than "
                         "distributed_ddl_task_timeout",
                         "TIMEOUT_EXCEEDED",
                     )

@@ -12,25 +12,29 @@ import chdb
 
 from sqltext import ident, is_distributed, literal
 
-_CODE = re.compile(r"^\s*Code: (\d+)\. (DB::\w+): ", re.DOTALL)
+_CODE = re.compile(r"^\s*Code: (\d+)\. (\w+::\w+): ", re.DOTALL)
 _NAME = re.compile(r"\s*\(([A-Z][A-Z0-9_]+)\)\s*\Z")
 _VERSION = re.compile(r"\s*\(version [^()]*(?:\([^()]*\))?\)\s*\Z")
+
+
+# Where the embedded engine's defaults are not a server's.
+_SERVER_DEFAULTS = "SET implicit_select = 0, allow_introspection_functions = 0"
 
 
 class DbError(Exception):
     """An error as the server would report it."""
 
-    def __init__(self, code: int, message: str, name: str) -> None:
+    def __init__(self, code: int, message: str, name: str, origin: str = "DB::Exception") -> None:
         super().__init__(message)
-        self.code, self.message, self.name = code, message, name
+        self.code, self.message, self.name, self.origin = code, message, name, origin
 
     def text(self, version: str) -> str:
-        return f"Code: {self.code}. DB::Exception: {self.message} ({self.name}) (version {version} (official build))"
+        return f"Code: {self.code}. {self.origin}: {self.message} ({self.name}) (version {version} (official build))"
 
 
 def parse_error(text: str) -> DbError:
     """Engine text to code, message, name; the engine sometimes wraps an error in itself."""
-    code, name = 1001, "STD_EXCEPTION"
+    code, name, origin = 1001, "STD_EXCEPTION", "DB::Exception"
     found = True
     while found:
         found = False
@@ -40,10 +44,10 @@ def parse_error(text: str) -> DbError:
         match = _NAME.search(stripped)
         head = _CODE.match(text)
         if head and match:
-            code, name = int(head.group(1)), match.group(1)
+            code, origin, name = int(head.group(1)), head.group(2), match.group(1)
             text = stripped[head.end() : match.start()]
             found = True
-    return DbError(code, text.strip(), name)
+    return DbError(code, text.strip(), name, origin)
 
 
 class Engine:
@@ -79,6 +83,7 @@ class Engine:
             if self.parallel:
                 session = chdb.connect(self._source)  # cheap, and a session of its own
                 try:
+                    self._query(session, _SERVER_DEFAULTS, "Null")
                     self._prepare(session, settings, database)
                     return self._query(session, sql, fmt)
                 finally:

@@ -15,19 +15,21 @@ from engine import Engine
 from http_front import HttpFront, Request, Users
 from keeper import Keeper
 from native import NativeServer
-from overlays import FUNCTIONS, QUEUE, Overlays
+from overlays import QUEUE, Overlays
 from queue_view import QueueView
 from rows import Loader
-from sqltext import mentions, on_cluster, rewrite
+from sqltext import ident, is_statement, literal, mentions, on_cluster
+from statement_faults import StatementFaults
 
 
 class Member:
     def __init__(self, spec: config.Spec) -> None:
         me = spec.me
         self.spec = spec
-        self.engine = Engine(me.dir + "/data", config.write_engine_config(spec), spec.path + ".lock")
         self.keeper = Keeper(spec.zookeeper, spec.session_timeout_ms)
+        self.engine = Engine(me.dir + "/data", config.write_engine_config(spec), spec.path + ".lock")
         self.faults = Faults()
+        self.statements = StatementFaults()
         self.queue = QueueView(spec, self.keeper)
         self.overlays = Overlays(spec, self.engine)
         self.ddl = DdlClient(spec, self.engine, self.keeper)
@@ -38,26 +40,36 @@ class Member:
         self.admin = AdminServer(("127.0.0.1", me.admin_port))
         self.admin.admin = Admin(
             self.engine, self.keeper, self.front, self.faults, self.queue, self.overlays,
-            Loader(self.engine, self.keeper), version,
+            Loader(self.engine, self.keeper), self.statements, version,
         )
 
-    def prepare(self, sql: str) -> str:
+    def prepare(self, sql: str, functions: dict[str, str]) -> str:
         """The text as this member's engine is to run it."""
         if mentions(sql, QUEUE):
             with self.keeper.errors():  # the engine would only see a failing url()
                 pass
-        return rewrite(sql, self.overlays.names, FUNCTIONS)
+        return self.overlays.rewrite(sql, functions)
 
     def execute(self, request: Request) -> bytes:
+        """A statement from HTTP."""
+        self.statements.check(request.sql, "http", request.user)
         settings = request.settings
         if on_cluster(request.sql) is not None:
             return self.ddl.execute(request.sql, settings, request.database, request.query_id, request.format)
         if request.params:
             settings = {**settings, **request.params}
-        return self.engine.run(self.prepare(request.sql), request.format, settings, request.database)
+        sql = request.sql
+        if is_statement(sql, "SHOW", "GRANTS"):
+            sql = f"SHOW GRANTS FOR {ident(request.user)}"
+        # the engine runs everything as `default`
+        user = literal(request.user)
+        sql = self.prepare(sql, {"currentUser": user, "user": user})
+        return self.engine.run(sql, request.format, settings, request.database)
 
     def remote(self, sql: str, settings: dict[str, str], database: str, _query_id: str) -> bytes:
-        return self.engine.run(self.prepare(sql), "Native", settings, database)
+        """A statement from another member."""
+        self.statements.check(sql, "native")
+        return self.engine.run(self.prepare(sql, {}), "Native", settings, database)
 
     def serve(self) -> None:
         for server in (self.admin, self.native, self.front):

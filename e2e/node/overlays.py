@@ -8,7 +8,7 @@ from typing import Any
 from config import MACRO_HOST, MACRO_UUID, Spec, engine_host
 from engine import Engine
 from queue_view import STRUCTURE
-from sqltext import OVERLAY_DB, ident, literal
+from sqltext import OVERLAY_DB, Name, ident, is_name, is_write, literal, rewrite, tokens
 
 FUNCTIONS = {
     "serverUUID": f"toUUID(getMacro('{MACRO_UUID}'))",
@@ -20,15 +20,16 @@ QUEUE, REPLICAS, CLUSTERS, MACROS, PROCESSES = (
 )
 # A table of the embedded engine is readonly without replication; these are what a healthy server shows.
 _HEALTHY = {
-    "is_readonly": "0",
-    "is_session_expired": "0",
-    "parts_to_check": "0",
-    "queue_size": "0",
+    "is_readonly": "is_session_expired",
     "active_replicas": "total_replicas",
-    "lost_part_count": "0",
-    "last_queue_update_exception": "''",
-    "zookeeper_exception": "''",
+    "replica_is_active": "mapApply((k, v) -> (k, toUInt8(1)), replica_is_active)",
 }
+_STALE = "stale_"
+
+
+def _stale_name(copy: str) -> Name:
+    database, _, table = copy[len(_STALE) :].partition("_")
+    return bytes.fromhex(database).decode(), bytes.fromhex(table).decode()
 
 
 class Overlays:
@@ -37,14 +38,23 @@ class Overlays:
         self._lock = threading.Lock()
         self._faults: dict[tuple[str, str, str], Any] = {}
         self._custom: dict[str, dict[str, Any]] = {}
-        self.names: set[str] = set()
+        self.names: dict[Name, Name] = {}
+        self.stale: dict[Name, Name] = {}
+
+    def rewrite(self, sql: str, functions: dict[str, str]) -> str:
+        tables = self.names if is_write(sql) else {**self.names, **self.stale}
+        for token in tokens(sql):
+            # a stale member sent its own name of the table
+            if is_name(token) and token.name.startswith(_STALE) and (name := _stale_name(token.name)) not in self.stale:
+                tables = {**tables, (OVERLAY_DB, token.name): name}
+        return rewrite(sql, tables, {**FUNCTIONS, **functions})
 
     def create(self) -> None:
         self.engine.run(f"CREATE DATABASE IF NOT EXISTS {OVERLAY_DB}")
         known = set(self.engine.value(
             f"SELECT name FROM system.tables WHERE database = '{OVERLAY_DB}'").split("\n")) - {""}
         for name in sorted(known):  # views of an earlier life of this directory
-            self.engine.run(f"DROP VIEW IF EXISTS {OVERLAY_DB}.{ident(name)}")
+            self.engine.run(f"DROP TABLE IF EXISTS {OVERLAY_DB}.{ident(name)}")
         with self._lock:
             for name in (QUEUE, REPLICAS, CLUSTERS, MACROS, PROCESSES):
                 self._build(name)
@@ -90,7 +100,7 @@ class Overlays:
         self.engine.run(f"CREATE OR REPLACE VIEW {OVERLAY_DB}.{ident(table)} AS {text}", settings={
             "http_max_tries": "1",
         } if table == QUEUE else None)
-        self.names.add(table)
+        self.names = {**self.names, ("system", table): (OVERLAY_DB, table)}
 
     def _type(self, table: str, column: str) -> str:
         return self.engine.value(
@@ -100,7 +110,6 @@ class Overlays:
 
     def _replica_columns(self) -> dict[str, str]:
         columns = dict(_HEALTHY)
-        columns["replica_is_active"] = "mapApply((k, v) -> (k, toUInt8(1)), replica_is_active)"
         for (database, table, field), value in self._faults.items():
             base = columns.get(field, ident(field))
             shown = literal(value) if isinstance(value, str) else json.dumps(value)
@@ -132,6 +141,26 @@ class Overlays:
                 if not all(want in (None, have) for want, have in zip((database, table, field), k))
             }
             self._build(REPLICAS)
+
+    def set_stale(self, database: str, table: str, on: bool) -> None:
+        """Reads of a KeeperMap table keep showing what it holds now; writes go on to the table itself."""
+        name, copy = (database, table), f"{_STALE}{database.encode().hex()}_{table.encode().hex()}"
+        with self._lock:
+            self.engine.run(f"DROP TABLE IF EXISTS {OVERLAY_DB}.{copy}")
+            self.stale = {k: v for k, v in self.stale.items() if k != name}
+            if not on:
+                return
+            rows = self.engine.run(f"DESCRIBE TABLE {ident(database)}.{ident(table)}", "JSONEachRow").decode()
+            columns = [json.loads(row) for row in rows.splitlines()]
+            listed = ", ".join(f"{ident(c['name'])} {c['type']}" for c in columns)
+            # `*` leaves a materialized column out, as it does the virtual one
+            self.engine.run(f"CREATE TABLE {OVERLAY_DB}.{copy} ({listed}, _version Int32 MATERIALIZED 0) ENGINE = Memory")
+            wanted = ", ".join(ident(c["name"]) for c in columns) + ", _version"
+            self.engine.run(
+                f"INSERT INTO {OVERLAY_DB}.{copy} ({wanted}) SELECT {wanted} FROM {ident(database)}.{ident(table)}",
+                settings={"insert_allow_materialized_columns": "1"},
+            )
+            self.stale = {**self.stale, name: (OVERLAY_DB, copy)}
 
     def set_custom(self, table: str, custom: dict[str, Any] | None) -> None:
         """Any system table: {"where": SQL, "replace": {column: SQL}, "rows": […]}; None takes it away."""

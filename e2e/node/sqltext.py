@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Iterable, Optional
+from typing import Iterable, Mapping, Optional
 
 OVERLAY_DB = "e2e_overlay"
 
@@ -103,10 +103,13 @@ def mentions(sql: str, table: str) -> bool:
     return any(is_name(t) and t.name == table for t in tokens(sql))
 
 
-def rewrite(sql: str, overlays: Iterable[str], functions: dict[str, str]) -> str:
-    """Points system.<overlaid table> to its overlay and replaces calls without arguments by name."""
-    overlaid = set(overlays)
+Name = tuple[str, str]
+
+
+def rewrite(sql: str, tables: Mapping[Name, Name], functions: Mapping[str, str]) -> str:
+    """Points (database, table) names to others and replaces calls without arguments by name."""
     found = tokens(sql)
+    databases = {database for database, _ in tables}
     edits: list[tuple[int, int, str]] = []
     for i, token in enumerate(found):
         after = found[i + 1 : i + 3]
@@ -120,13 +123,16 @@ def rewrite(sql: str, overlays: Iterable[str], functions: dict[str, str]) -> str
             if ends and (before == "," or before.upper() in ("SELECT", "DISTINCT")):
                 text += f" AS `{token.text}()`"  # the column keeps its name
             edits.append((token.start, after[1].end, text))
-        elif is_name(token) and token.name == "system" and before != "." and after[0].text == ".":
-            if is_name(after[1]) and after[1].name in overlaid:
-                edits.append((token.start, token.end, OVERLAY_DB))
-        elif token.kind != "punct" and token.name == "system" and before == "," and after[0].text == ",":
-            # clusterAllReplicas('c', system, replicas)
-            if after[1].kind != "punct" and after[1].name in overlaid:
-                edits.append((token.start, token.end, literal(OVERLAY_DB)))
+        elif token.kind in ("punct", "number") or token.name not in databases or after[1].kind == "punct":
+            continue
+        else:
+            new = tables.get((token.name, after[1].name))
+            # db.table, or clusterAllReplicas('c', db, table)
+            dotted = is_name(token) and is_name(after[1]) and before != "." and after[0].text == "."
+            if new is not None and (dotted or (before == "," and after[0].text == ",")):
+                edits.append((token.start, token.end, ident(new[0])))
+                if new[1] != after[1].name:
+                    edits.append((after[1].start, after[1].end, ident(new[1])))
     return splice(sql, edits)
 
 
@@ -141,6 +147,12 @@ def kind(sql: str) -> str:
     found = tokens(sql)
     word = next((t.text.upper() for t in found if t.kind == "word"), "")
     return "Select" if word == "WITH" else word.capitalize()
+
+
+def is_statement(sql: str, *words: str) -> bool:
+    """Whether the statement is exactly these words."""
+    found = tokens(sql)
+    return len(found) == len(words) and all(t.is_word(w) for t, w in zip(found, words))
 
 
 def is_write(sql: str) -> bool:
