@@ -88,14 +88,14 @@ fn absorb(record: &Record, evidence: &Evidence) -> Record {
             _ => {}
         }
     }
-    // C-9: also receipts that come late and together; one dispatch may follow, so only the last stays whole.
-    fold_older(&mut absorbed.payload.dispatches);
+    // C-9: also receipts that come late and together.
+    fold_older(&mut absorbed.payload.dispatches, 2);
     absorbed
 }
 
-/// C-9: older epochs keep only digests; the publication's receipt and the last one stay whole.
-fn fold_older(dispatches: &mut [Dispatch]) {
-    for old in dispatches.iter_mut().rev().skip(1).filter(|d| d.action != Action::Publish) {
+/// C-9: older epochs keep only digests; the publication's receipt and those of the last epochs stay whole.
+fn fold_older(dispatches: &mut [Dispatch], whole: usize) {
+    for old in dispatches.iter_mut().rev().skip(whole).filter(|d| d.action != Action::Publish) {
         if let Some(receipt) = &mut old.receipt {
             receipt.fold();
         }
@@ -284,7 +284,8 @@ pub(crate) fn with_dispatch(
     now: Now,
     random: &Random,
 ) -> Record {
-    fold_older(&mut record.payload.dispatches);
+    // The one that is added is whole too.
+    fold_older(&mut record.payload.dispatches, 1);
     record.epoch += 1;
     record.payload.updated_ms = now.wall_ms;
     record.payload.dispatches.push(Dispatch {
