@@ -1,4 +1,6 @@
 //! The operator as a library: the binary, the tests and the demo share it.
 
 pub mod api;
+pub mod cli;
 pub mod clickhouse;
+pub mod controller;

@@ -10,6 +10,7 @@ pub mod canonical;
 pub mod classify;
 pub mod code;
 pub mod driver;
+pub mod facade;
 pub mod generation;
 pub mod identity;
 pub mod intent;

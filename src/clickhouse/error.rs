@@ -3,14 +3,17 @@
 use publication_protocol::authority::{Mutation, MutationOutcome};
 use publication_protocol::ports::ReadFailure;
 
-/// The Keeper error inside of error 999: conflicts and hardware errors share that code (C-5).
+/// What error 999 says of a strict write: conflicts and hardware errors share that code (C-5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum KeeperError {
-    /// A strict INSERT found the key.
+    /// Keeper refused the write: a strict INSERT found the key.
     NodeExists,
-    /// A strict UPDATE found another version.
+    /// Keeper refused the write: a strict UPDATE found another version.
     BadVersion,
-    /// Connection loss, operation timeout, expired session, several at once, none that is known.
+    /// Keeper refused the write and the server does not say why, as 24.8 does. It says so only of errors that Keeper
+    /// gives after looking at the data, never of hardware errors.
+    Refused,
+    /// Connection loss, operation timeout, expired session, or anything else: the write may have happened.
     Other,
 }
 
@@ -25,30 +28,6 @@ pub struct ServerError {
 
 const KEEPER_EXCEPTION: u32 = 999;
 
-/// Texts of Keeper's own errors, as ClickHouse prints them.
-const KEEPER_TEXTS: &[(&str, KeeperError)] = &[
-    ("Node exists", KeeperError::NodeExists),
-    ("Bad version", KeeperError::BadVersion),
-    ("Connection loss", KeeperError::Other),
-    ("Operation timeout", KeeperError::Other),
-    ("Session expired", KeeperError::Other),
-    ("Session moved", KeeperError::Other),
-    ("Client is closing", KeeperError::Other),
-    ("Marshalling error", KeeperError::Other),
-    ("No node", KeeperError::Other),
-    ("Not empty", KeeperError::Other),
-    ("No authentication", KeeperError::Other),
-    ("Not authenticated", KeeperError::Other),
-    ("Authentication failed", KeeperError::Other),
-    ("Invalid ACL", KeeperError::Other),
-    ("Bad arguments", KeeperError::Other),
-    ("System error", KeeperError::Other),
-    ("Data inconsistency", KeeperError::Other),
-    ("Run time inconsistency", KeeperError::Other),
-    ("Runtime inconsistency", KeeperError::Other),
-    ("fault injection", KeeperError::Other),
-];
-
 impl ServerError {
     /// Reads `Code: N. DB::Exception: …`, the form that a server gives its errors; none for anything else (a
     /// proxy's page, a bare status, a code without its text: those prove nothing).
@@ -56,8 +35,7 @@ impl ServerError {
         let rest = text.trim_start().strip_prefix("Code: ")?;
         let (code, rest) = rest.split_once(". ")?;
         let (origin, message) = rest.split_once("Exception: ")?;
-        let scoped = origin.strip_suffix(|c: char| c.is_ascii_alphanumeric()).unwrap_or(origin);
-        if !scoped.contains("::") || origin.contains(char::is_whitespace) {
+        if !origin.contains("::") || origin.contains(char::is_whitespace) {
             return None;
         }
         let code = code.parse().ok()?;
@@ -70,11 +48,14 @@ impl ServerError {
     }
 }
 
-/// One Keeper error is an answer; two different ones are none.
+/// Only the message of the write's own transaction counts. The same words stand in messages about the server's
+/// session with Keeper, which say nothing of the write.
 fn keeper_error(message: &str) -> KeeperError {
-    let mut found = KEEPER_TEXTS.iter().filter(|(text, _)| message.contains(text)).map(|(_, error)| *error);
-    match (found.next(), found.next()) {
-        (Some(one), None) => one,
+    let Some(rest) = message.strip_prefix("Transaction failed") else { return KeeperError::Other };
+    match rest.split_once(": Op #") {
+        Some((" (Node exists)", _)) => KeeperError::NodeExists,
+        Some((" (Bad version)", _)) => KeeperError::BadVersion,
+        Some(("", _)) => KeeperError::Refused,
         _ => KeeperError::Other,
     }
 }
@@ -101,8 +82,10 @@ const REFUSED_BEFORE_WRITING: &[u32] = &[
 /// C-5: what an exception says about a mutation.
 pub fn mutation_outcome(mutation: &Mutation, error: ServerError) -> MutationOutcome {
     match (mutation, error.keeper) {
-        (Mutation::Insert(_), Some(KeeperError::NodeExists))
-        | (Mutation::Update { .. }, Some(KeeperError::BadVersion)) => MutationOutcome::Conflict,
+        (Mutation::Insert(_), Some(KeeperError::NodeExists | KeeperError::Refused))
+        | (Mutation::Update { .. }, Some(KeeperError::BadVersion | KeeperError::Refused)) => {
+            MutationOutcome::Conflict
+        }
         (_, Some(_)) => MutationOutcome::Unknown,
         (_, None) if REFUSED_BEFORE_WRITING.contains(&error.code) => MutationOutcome::Refused,
         (_, None) => MutationOutcome::Unknown,

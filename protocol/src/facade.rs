@@ -1,0 +1,166 @@
+//! B-5, B-6: the KeeperMap facade: where it is, whether it is one, and when it may be created.
+
+use crate::admission::Finding;
+use crate::canonical::Digest;
+use crate::code::ErrorCode;
+use crate::identity::{RootId, ServerUuid};
+use crate::inventory::Inventory;
+use crate::record::RawRow;
+use serde::{Deserialize, Serialize};
+
+/// Fixed name of the facade in the platform's control database.
+pub const FACADE_TABLE: &str = "publication_authority";
+/// Key of the reserved row that binds a facade to one cluster (B-5).
+pub const BINDING_KEY: &str = "facade";
+
+/// One facade table found on a member, over all its databases.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct FacadeTable {
+    /// Its database.
+    pub database: String,
+    /// The id that its Keeper root ends in; none = another kind of root.
+    pub root: Option<RootId>,
+    /// Columns and primary key are those of section C.
+    pub schema_matches: bool,
+}
+
+/// What one member has.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct FacadeFact {
+    /// How the member is named to people.
+    pub member: String,
+    /// Facades, over all databases.
+    pub tables: Vec<FacadeTable>,
+}
+
+/// What was known before looking.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct FacadeMemory {
+    /// Root in the PublicationCluster's status.
+    pub root: Option<RootId>,
+    /// The facade was seen complete under that root, or a publication has shown a root.
+    pub was_ready: bool,
+}
+
+/// What to do about the facade.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FacadeDecision {
+    /// Complete and one.
+    Ready(RootId),
+    /// Absent everywhere and never known: draw a root and write it to the status first (B-6).
+    Draw,
+    /// Create where absent; harmless to repeat with the same root.
+    Create(RootId),
+    /// Somebody must look.
+    Blocked(Finding),
+}
+
+/// B-5, B-6. `facts` has one entry for every member.
+pub fn decide(control_database: &str, facts: &[FacadeFact], memory: FacadeMemory) -> FacadeDecision {
+    let mut roots: Vec<RootId> = Vec::new();
+    let mut absent = 0;
+    for fact in facts {
+        match fact.tables.as_slice() {
+            [] => absent += 1,
+            [table] => match check(control_database, &fact.member, table) {
+                Ok(root) => roots.push(root),
+                Err(finding) => return FacadeDecision::Blocked(finding),
+            },
+            several => {
+                let message = format!(
+                    "{} has {} facades; exactly one over all databases is allowed",
+                    fact.member,
+                    several.len()
+                );
+                return FacadeDecision::Blocked(Finding::block(ErrorCode::CapabilityMissing, "B-5", message));
+            }
+        }
+    }
+    let Some(root) = roots.first().copied() else {
+        return match memory.root {
+            None => FacadeDecision::Draw,
+            Some(root) if !memory.was_ready => FacadeDecision::Create(root),
+            Some(_) => FacadeDecision::Blocked(Finding::block(
+                ErrorCode::AuthorityLost,
+                "B-6",
+                "the facade is gone from every member; no new root is drawn, see docs/recovery.md",
+            )),
+        };
+    };
+    if roots.iter().any(|other| *other != root) || memory.root.is_some_and(|known| known != root) {
+        let message =
+            "members have facades under different Keeper roots, or another root than the status shows";
+        return FacadeDecision::Blocked(Finding::block(ErrorCode::CapabilityMissing, "B-5", message));
+    }
+    if absent == 0 { FacadeDecision::Ready(root) } else { FacadeDecision::Create(root) }
+}
+
+fn check(control_database: &str, member: &str, table: &FacadeTable) -> Result<RootId, Finding> {
+    let block = |what: &str| {
+        let message = format!("{member}: {FACADE_TABLE} {what}");
+        Finding::block(ErrorCode::CapabilityMissing, "B-5", message)
+    };
+    if table.database != control_database {
+        return Err(block("exists in another database than controlDatabase"));
+    }
+    if !table.schema_matches {
+        return Err(block("has another schema than this operator's"));
+    }
+    table.root.ok_or_else(|| block("has a Keeper root that is not the operator's"))
+}
+
+/// Payload of the reserved row.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FacadeBinding {
+    /// Version of this payload.
+    pub schema: u32,
+    /// The one cluster name that this facade serves.
+    pub cluster: String,
+    /// The servers that have it, sorted.
+    pub servers: Vec<ServerUuid>,
+}
+
+impl FacadeBinding {
+    /// The binding of an inventory.
+    pub fn of(inventory: &Inventory) -> Self {
+        let mut servers: Vec<ServerUuid> = inventory.members.iter().map(|m| m.server_uuid.clone()).collect();
+        servers.sort();
+        Self { schema: 1, cluster: inventory.cluster.clone(), servers }
+    }
+
+    /// The reserved row (C-2 creates it; J-4 changes it).
+    pub fn encode(&self) -> RawRow {
+        let payload = serde_json::to_string(self).unwrap_or_default();
+        RawRow {
+            target_key: BINDING_KEY.to_owned(),
+            operation_id: String::new(),
+            fence_token: String::new(),
+            phase: "FACADE".to_owned(),
+            dispatch_epoch: 0,
+            payload_sha256: Digest::of_bytes(payload.as_bytes()).to_string(),
+            payload,
+        }
+    }
+
+    /// Whether a row that was read binds exactly this.
+    ///
+    /// # Errors
+    /// The finding that stands against it.
+    pub fn matches(&self, row: &RawRow) -> Result<(), Finding> {
+        let found: Option<Self> = serde_json::from_str(&row.payload).ok();
+        let block = |code, message: String| Err(Finding::block(code, "B-5", message));
+        match found {
+            Some(found) if found == *self => Ok(()),
+            Some(found) if found.cluster != self.cluster => block(
+                ErrorCode::AuthorityConflict,
+                format!("the facade serves these servers under the cluster name {}; one name only", found.cluster),
+            ),
+            Some(_) => block(
+                ErrorCode::IncompleteInventory,
+                "the facade is bound to other servers; a member was replaced or added: see docs/recovery.md (Rebound)".into(),
+            ),
+            None => block(ErrorCode::AuthorityMalformed, "the facade's binding row does not decode".into()),
+        }
+    }
+}

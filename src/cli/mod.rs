@@ -1,0 +1,90 @@
+//! The command line.
+
+pub mod crds;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Makes replacing a replicated ClickHouse table safe.
+#[derive(Debug, Parser)]
+#[command(name = "publication-operator", version, about)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the operator until SIGTERM.
+    Run {
+        /// Address of /livez, /readyz and /metrics.
+        #[arg(long, default_value = "0.0.0.0:8080")]
+        listen: SocketAddr,
+        /// Format of the log on standard error.
+        #[arg(long, env = "LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
+        log_format: LogFormat,
+    },
+    /// Print the CRDs, or write one file for each into a directory.
+    Crds {
+        /// Directory to write to.
+        #[arg(long)]
+        out: Option<PathBuf>,
+    },
+}
+
+/// Format of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Runs a command; the exit code says how it went.
+pub fn main(cli: Cli) -> ExitCode {
+    let result = match cli.command {
+        Command::Run { listen, log_format } => run(listen, log_format),
+        Command::Crds { out } => print_crds(out),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+type Failure = Box<dyn std::error::Error>;
+
+fn run(listen: SocketAddr, format: LogFormat) -> Result<(), Failure> {
+    logging(format);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(crate::controller::run(listen))?;
+    Ok(())
+}
+
+fn logging(format: LogFormat) {
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match format {
+        LogFormat::Text => builder.init(),
+        LogFormat::Json => builder.json().init(),
+    }
+}
+
+fn print_crds(out: Option<PathBuf>) -> Result<(), Failure> {
+    match out {
+        Some(directory) => {
+            for path in crds::write_to(&directory)? {
+                println!("{}", path.display());
+            }
+        }
+        None => print!("{}", crds::render()?),
+    }
+    Ok(())
+}

@@ -1,0 +1,101 @@
+//! What all reconciliations share.
+
+use super::metrics::Metrics;
+use crate::api::{ClusterPublication, PublicationCluster};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::Client;
+use kube::runtime::events::Recorder;
+use kube::runtime::reflector::{ObjectRef, Store};
+use publication_protocol::driver::Memory;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Remembered between passes over one object, in memory only.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Remembered {
+    pub(super) memory: Memory,
+    /// G-4: what a person may have changed since the last pass; none = first pass of this process.
+    pub(super) inputs: Option<String>,
+}
+
+/// What all reconciliations share.
+pub(super) struct Context {
+    pub(super) client: Client,
+    /// UID of the Kubernetes cluster: that of its kube-system namespace.
+    pub(super) kube_uid: String,
+    pub(super) clusters: Store<PublicationCluster>,
+    pub(super) publications: Store<ClusterPublication>,
+    pub(super) recorder: Recorder,
+    pub(super) metrics: Arc<Metrics>,
+    /// Wakes objects that wait behind another one of the same target.
+    pub(super) wake: futures::channel::mpsc::UnboundedSender<ObjectRef<ClusterPublication>>,
+    remembered: Mutex<HashMap<String, Remembered>>,
+    stopping: Arc<AtomicBool>,
+    halted: AtomicBool,
+}
+
+impl Context {
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn new(
+        client: Client,
+        kube_uid: String,
+        clusters: Store<PublicationCluster>,
+        publications: Store<ClusterPublication>,
+        recorder: Recorder,
+        metrics: Arc<Metrics>,
+        wake: futures::channel::mpsc::UnboundedSender<ObjectRef<ClusterPublication>>,
+        stopping: Arc<AtomicBool>,
+    ) -> Self {
+        let (remembered, halted) = (Mutex::default(), AtomicBool::new(false));
+        Self {
+            client,
+            kube_uid,
+            clusters,
+            publications,
+            recorder,
+            metrics,
+            wake,
+            remembered,
+            stopping,
+            halted,
+        }
+    }
+
+    pub(super) fn remembered(&self, uid: &str) -> Remembered {
+        self.lock().get(uid).cloned().unwrap_or_default()
+    }
+
+    pub(super) fn remember(&self, uid: &str, what: Remembered) {
+        self.lock().insert(uid.to_owned(), what);
+    }
+
+    pub(super) fn forget(&self, uid: &str) {
+        self.lock().remove(uid);
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Remembered>> {
+        self.remembered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nothing new is dispatched: shutting down, or C-4 was broken.
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst) || self.halted.load(Ordering::SeqCst)
+    }
+
+    /// C-4: a correctness failure stops all dispatching until somebody restarts the operator knowingly.
+    pub(super) fn halt(&self) {
+        self.halted.store(true, Ordering::SeqCst);
+        self.metrics.halted.set(1);
+        tracing::error!("a correctness check failed: nothing is dispatched any more (C-4, H-1)");
+    }
+}
+
+/// Whole seconds, as Kubernetes stores them: finer ones would look like a change at each pass.
+pub(super) fn kube_now() -> Time {
+    let seconds = k8s_openapi::jiff::Timestamp::now().as_second();
+    Time(
+        k8s_openapi::jiff::Timestamp::from_second(seconds)
+            .unwrap_or(k8s_openapi::jiff::Timestamp::UNIX_EPOCH),
+    )
+}

@@ -1,0 +1,137 @@
+//! Secrets and CAs, read by GET when needed, never listed, watched or kept.
+
+use crate::api::{CaRefKind, PublicationCluster};
+use crate::clickhouse::{
+    ClientCertificate, Connection, ConnectionError, ConnectionSpec, Endpoint, Timeouts, TlsMaterial,
+};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::{Api, Client, ResourceExt};
+use publication_protocol::admission::Finding;
+use publication_protocol::code::ErrorCode;
+use publication_protocol::limits::Deadlines;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Makes the connection of one pass, from what the platform listed and nothing else.
+pub(super) async fn connect(client: &Client, cluster: &PublicationCluster) -> Result<Connection, Finding> {
+    let namespace = cluster.namespace().unwrap_or_default();
+    let spec = &cluster.spec;
+    let secret = secret(client, &namespace, &spec.auth.secret_ref.name, "auth.secretRef").await?;
+    let user = text(&secret, "username", "auth.secretRef")?;
+    let password = text(&secret, "password", "auth.secretRef")?;
+    let mut tls = TlsMaterial::default();
+    if let Some(refs) = &spec.tls {
+        if let Some(ca) = &refs.ca_ref {
+            tls.ca_pem = Some(authority(client, &namespace, ca.kind, &ca.name, &ca.key).await?);
+        }
+        if let Some(pair) = &refs.client_certificate_ref {
+            let field = "tls.clientCertificateRef";
+            let pair = self::secret(client, &namespace, &pair.name, field).await?;
+            let chain_pem = bytes(&pair, "tls.crt", field)?;
+            tls.client = Some(ClientCertificate { chain_pem, key_pem: bytes(&pair, "tls.key", field)? });
+        }
+    }
+    let endpoints = spec
+        .members
+        .iter()
+        .map(|member| {
+            Endpoint::parse(&member.endpoint).ok_or_else(|| {
+                let message = "members: an endpoint is not a URL of one server, as https://host:port";
+                Finding::block(ErrorCode::SpecInvalid, "api", message)
+            })
+        })
+        .collect::<Result<Vec<_>, Finding>>()?;
+    Connection::new(ConnectionSpec {
+        endpoints,
+        user,
+        password,
+        tls,
+        timeouts: Timeouts::with_send_deadline(Duration::from_millis(deadlines(cluster).send_deadline_ms())),
+        cluster: spec.cluster_name.clone(),
+        control_database: spec.control_database.clone(),
+        known_servers: BTreeMap::new(),
+    })
+    .map_err(|error| match error {
+        ConnectionError::NoEndpoints | ConnectionError::DuplicateEndpoint => {
+            Finding::block(ErrorCode::SpecInvalid, "api", format!("members: {error}"))
+        }
+        ConnectionError::Credentials | ConnectionError::Tls(_) => {
+            Finding::block(ErrorCode::CredentialsInvalid, "api", error.to_string())
+        }
+    })
+}
+
+/// M: the cluster's deadlines.
+pub(super) fn deadlines(cluster: &PublicationCluster) -> Deadlines {
+    let seconds = u64::try_from(cluster.spec.statement_timeout_seconds).unwrap_or(180);
+    Deadlines { statement_timeout_ms: seconds * 1000 }
+}
+
+async fn secret(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+    field: &str,
+) -> Result<BTreeMap<String, ByteString>, Finding> {
+    let api: Api<Secret> = Api::namespaced(client.clone(), namespace);
+    let found = api.get_opt(name).await.map_err(|e| unreadable(&e, "Secret", namespace, name, field))?;
+    let found = found.ok_or_else(|| missing("Secret", namespace, name, field))?;
+    Ok(found.data.unwrap_or_default())
+}
+
+async fn authority(
+    client: &Client,
+    namespace: &str,
+    kind: CaRefKind,
+    name: &str,
+    key: &str,
+) -> Result<Vec<u8>, Finding> {
+    const FIELD: &str = "tls.caRef";
+    match kind {
+        CaRefKind::Secret => bytes(&secret(client, namespace, name, FIELD).await?, key, FIELD),
+        CaRefKind::ConfigMap => {
+            let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+            let found =
+                api.get_opt(name).await.map_err(|e| unreadable(&e, "ConfigMap", namespace, name, FIELD))?;
+            let found = found.ok_or_else(|| missing("ConfigMap", namespace, name, FIELD))?;
+            let pem = found.data.unwrap_or_default().remove(key).ok_or_else(|| no_key(key, FIELD))?;
+            Ok(pem.into_bytes())
+        }
+    }
+}
+
+fn bytes(data: &BTreeMap<String, ByteString>, key: &str, field: &str) -> Result<Vec<u8>, Finding> {
+    data.get(key).map(|value| value.0.clone()).ok_or_else(|| no_key(key, field))
+}
+
+fn text(data: &BTreeMap<String, ByteString>, key: &str, field: &str) -> Result<String, Finding> {
+    let malformed = || {
+        let message =
+            format!("{field}: the key {key} is not text; store it as UTF-8 without control characters");
+        Finding::block(ErrorCode::CredentialsInvalid, "api", message)
+    };
+    let value = String::from_utf8(bytes(data, key, field)?).map_err(|_| malformed())?;
+    if value.chars().any(char::is_control) { Err(malformed()) } else { Ok(value) }
+}
+
+fn no_key(key: &str, field: &str) -> Finding {
+    Finding::block(ErrorCode::CredentialsInvalid, "api", format!("{field}: the key {key} is missing; add it"))
+}
+
+fn missing(kind: &str, namespace: &str, name: &str, field: &str) -> Finding {
+    let message = format!("{field}: {kind} {namespace}/{name} does not exist; create it");
+    Finding::block(ErrorCode::ReferenceNotFound, "api", message)
+}
+
+fn unreadable(error: &kube::Error, kind: &str, namespace: &str, name: &str, field: &str) -> Finding {
+    let message = format!("{field}: {kind} {namespace}/{name} cannot be read");
+    match error {
+        kube::Error::Api(status) if status.code == 403 => Finding::block(
+            ErrorCode::ReferenceDenied,
+            "api",
+            format!("{message}; the operator's role does not allow it (chart value secrets.namespaces)"),
+        ),
+        _ => Finding::wait(ErrorCode::ReferenceNotFound, "api", message),
+    }
+}

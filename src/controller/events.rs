@@ -1,0 +1,56 @@
+//! Events at phase changes and new errors, none on re-observation.
+
+use super::context::Context;
+use super::status::camel;
+use crate::api::{ClusterPublication, ClusterPublicationStatus};
+use kube::Resource;
+use kube::runtime::events::{Event, EventType};
+use publication_protocol::driver::{End, Report};
+
+/// Publishes what is new in this pass. Losing an event loses nothing else.
+pub(super) async fn publish(
+    ctx: &Context,
+    object: &ClusterPublication,
+    old: &ClusterPublicationStatus,
+    report: &Report,
+) {
+    let mut events: Vec<Event> = report
+        .passed
+        .iter()
+        .map(|phase| {
+            let phase = camel(*phase);
+            // The recorder's key ignores the note, so the phase is in the reason.
+            normal(&phase, "Publish", format!("the authority record is {phase}"))
+        })
+        .collect();
+    if let Some(finding) = report.findings.first()
+        && old.error.as_ref().is_none_or(|e| e.code != finding.code.as_str())
+    {
+        events.push(Event {
+            type_: if report.end == End::Waiting { EventType::Normal } else { EventType::Warning },
+            reason: finding.code.reason().to_owned(),
+            note: Some(super::conditions::cut(&finding.message, 1000)),
+            action: "Observe".to_owned(),
+            secondary: None,
+        });
+    }
+    if report.end == End::Succeeded && old.outcome.is_none() {
+        events.push(normal("Succeeded", "Prove", "every replica serves the desired generation".to_owned()));
+    }
+    let reference = object.object_ref(&());
+    for event in events {
+        if let Err(error) = ctx.recorder.publish(&event, &reference).await {
+            tracing::debug!(error = %error, "an event could not be published");
+        }
+    }
+}
+
+fn normal(reason: &str, action: &str, note: String) -> Event {
+    Event {
+        type_: EventType::Normal,
+        reason: reason.to_owned(),
+        note: Some(note),
+        action: action.to_owned(),
+        secondary: None,
+    }
+}

@@ -1,0 +1,48 @@
+//! `/livez`, `/readyz`, `/metrics`.
+
+use super::metrics::Metrics;
+use http::{Request, Response, StatusCode};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::net::TcpListener;
+
+/// Serves until the process ends.
+pub(super) async fn serve(listener: TcpListener, ready: Arc<AtomicBool>, metrics: Arc<Metrics>) {
+    loop {
+        let Ok((stream, _peer)) = listener.accept().await else { continue };
+        let (ready, metrics) = (Arc::clone(&ready), Arc::clone(&metrics));
+        let answer = service_fn(move |request: Request<Incoming>| {
+            let response = respond(request.uri().path(), &ready, &metrics);
+            async move { Ok::<_, Infallible>(response) }
+        });
+        tokio::spawn(async move {
+            // A prober that hangs up is no event.
+            let _ =
+                auto::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), answer).await;
+        });
+    }
+}
+
+/// Binds first, so that a taken port is an error at start.
+pub(super) async fn bind(listen: SocketAddr) -> std::io::Result<TcpListener> {
+    TcpListener::bind(listen).await
+}
+
+fn respond(path: &str, ready: &AtomicBool, metrics: &Metrics) -> Response<String> {
+    let (status, body) = match path {
+        "/livez" => (StatusCode::OK, "ok\n".to_owned()),
+        "/readyz" if ready.load(Ordering::SeqCst) => (StatusCode::OK, "ok\n".to_owned()),
+        "/readyz" => (StatusCode::SERVICE_UNAVAILABLE, "caches are not filled yet\n".to_owned()),
+        "/metrics" => (StatusCode::OK, metrics.render()),
+        _ => (StatusCode::NOT_FOUND, "not found\n".to_owned()),
+    };
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    response
+}

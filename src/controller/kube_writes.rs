@@ -1,0 +1,61 @@
+//! Writes to our own objects. Each may be repeated or lost without harm: none decides anything.
+
+use crate::api::FINALIZER;
+use kube::api::{Patch, PatchParams};
+use kube::core::NamespaceResourceScope;
+use kube::{Api, Client, Resource, ResourceExt};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+const MANAGER: &str = "publication-operator";
+
+/// Server-side apply of a whole status: fields that are no longer said disappear.
+pub(super) async fn apply_status<K, S>(client: &Client, object: &K, status: &S) -> kube::Result<()>
+where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+        + Clone
+        + DeserializeOwned
+        + std::fmt::Debug,
+    S: Serialize,
+{
+    let api: Api<K> = Api::namespaced(client.clone(), &object.namespace().unwrap_or_default());
+    let patch = json!({
+        "apiVersion": K::api_version(&()),
+        "kind": K::kind(&()),
+        // The UID makes a write to a successor of the same name fail.
+        "metadata": {"name": object.name_any(), "uid": object.uid()},
+        "status": status,
+    });
+    api.patch_status(&object.name_any(), &PatchParams::apply(MANAGER).force(), &Patch::Apply(&patch)).await?;
+    Ok(())
+}
+
+/// Whether our finalizer is there.
+pub(super) fn has_finalizer<K: Resource>(object: &K) -> bool {
+    object.finalizers().iter().any(|f| f == FINALIZER)
+}
+
+/// Adds or removes our finalizer, keeping everybody else's; fails on a concurrent change.
+pub(super) async fn set_finalizer<K>(client: &Client, object: &K, present: bool) -> kube::Result<()>
+where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+        + Clone
+        + DeserializeOwned
+        + std::fmt::Debug,
+{
+    let mut finalizers: Vec<&str> =
+        object.finalizers().iter().map(String::as_str).filter(|f| *f != FINALIZER).collect();
+    if present {
+        finalizers.push(FINALIZER);
+    }
+    let api: Api<K> = Api::namespaced(client.clone(), &object.namespace().unwrap_or_default());
+    let version = if present { object.resource_version() } else { None };
+    let patch =
+        json!({"metadata": {"finalizers": finalizers, "resourceVersion": version, "uid": object.uid()}});
+    match api.patch(&object.name_any(), &PatchParams::default(), &Patch::Merge(&patch)).await {
+        // Gone already: that is what removing the finalizer was for.
+        Err(kube::Error::Api(status)) if status.code == 404 && !present => Ok(()),
+        other => other.map(drop),
+    }
+}
