@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Callable
 from urllib.parse import urlsplit
 
+from ddl_entry import Entry
 from ddl_worker import Faults
 from engine import DbError, Engine
 from http_front import HttpFront
@@ -25,11 +26,12 @@ class Admin:
 
     def __init__(
         self, engine: Engine, keeper: Keeper, front: HttpFront, faults: Faults, queue: QueueView,
-        overlays: Overlays, loader: Loader, statements: StatementFaults, version: str,
+        overlays: Overlays, loader: Loader, statements: StatementFaults,
+        running: list[Entry], version: str,
     ) -> None:
         self.engine, self.keeper, self.front, self.faults = engine, keeper, front, faults
         self.queue, self.overlays, self.loader, self.version = queue, overlays, loader, version
-        self.statements = statements
+        self.statements, self.running = statements, running
         self.routes: dict[tuple[str, str], Callable[[Any], Any]] = {
             ("GET", "/health"): lambda _: {"ok": True, "version": version, "keeper": keeper.connected},
             ("POST", "/ddl/pause"): lambda _: faults.set_paused(True),
@@ -90,7 +92,14 @@ class Admin:
 
     def processes(self) -> list[dict[str, Any]]:
         """Columns that are left out get their defaults."""
-        return [
+        entries = [
+            {
+                "is_initial_query": 0, "initial_query_id": e.initial_query_id, "query": e.query,
+                "query_id": f"ddl-{e.initial_query_id}",
+            }
+            for e in list(self.running)
+        ]
+        return entries + [
             {
                 "is_initial_query": 1, "user": r.user, "query_id": r.query_id, "initial_user": r.user,
                 "initial_query_id": r.query_id, "query": r.sql, "current_database": r.database,

@@ -60,6 +60,7 @@ class Spec:
     members: list[Member]
     users: dict[str, str] = field(default_factory=dict)
     grants: dict[str, list[str]] = field(default_factory=dict)
+    server_settings: dict[str, str] = field(default_factory=dict)
     session_timeout_ms: int = 10_000
     operation_timeout_ms: int = 5_000
 
@@ -120,6 +121,7 @@ def load(path: str, index: int) -> Spec:
         members=members,
         users={name: str(user["password"]) for name, user in (raw.get("users") or {}).items()},
         grants={name: list(user.get("grants", [])) for name, user in (raw.get("users") or {}).items()},
+        server_settings={k: str(v) for k, v in (raw.get("server_settings") or {}).items()},
         session_timeout_ms=int(raw.get("session_timeout_ms", 10_000)),
         operation_timeout_ms=int(raw.get("operation_timeout_ms", 5_000)),
     )
@@ -189,6 +191,7 @@ def write_engine_config(spec: Spec) -> str:
         f"{_tag('sessions_path', '/clickhouse/sessions/' + me.server_uuid)}</zookeeper>"
         + _tag("keeper_map_path_prefix", spec.keeper_map_prefix)
         + "<macros>" + "".join(_tag(k, v) for k, v in macros.items()) + "</macros>"
+        + "".join(_tag(k, v) for k, v in spec.server_settings.items())
         + _tag("tcp_port", me.tcp_port)
         + _tag("interserver_http_host", me.host)
         + _tag("default_replica_path", "/clickhouse/tables/{uuid}/{shard}")

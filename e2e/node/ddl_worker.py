@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import threading
 import time
 import uuid
@@ -92,8 +93,8 @@ class Faults:
 class DdlWorker:
     def __init__(self, spec: Spec, engine: Engine, keeper: Keeper, faults: Faults) -> None:
         self.spec, self.engine, self.keeper, self.faults = spec, engine, keeper, faults
-        me = spec.me
-        self.host = ddl_entry.host_id(me.host, me.tcp_port)
+        self.running: list[ddl_entry.Entry] = []
+        self._mine: dict[str, bool] = {}
         self._settled: set[str] = set()
         self._thread = threading.Thread(target=self._loop, name="ddl", daemon=True)
 
@@ -136,16 +137,15 @@ class DdlWorker:
             entry = ddl_entry.parse(data.decode("utf-8", "surrogateescape"))
         except (NoNodeError, ValueError):
             return
-        if self.host not in entry.hosts:
-            return
-        if client.exists(f"{path}/finished/{self.host}"):
+        host = next((h for h in entry.hosts if self._is_me(h)), None)  # like the server: the first one only
+        if host is None or client.exists(f"{path}/finished/{host}"):
             return
         for child in ("active", "finished"):
             try:
                 client.create(f"{path}/{child}")
             except NodeExistsError:
                 pass
-        active = f"{path}/active/{self.host}"
+        active = f"{path}/active/{host}"
         try:
             client.create(active, self.spec.me.server_uuid.encode(), ephemeral=True)
         except NodeExistsError:  # of our own earlier session
@@ -155,14 +155,31 @@ class DdlWorker:
         status = self._run(entry)
         if self.faults.take_crash(entry.query):
             os._exit(137)
-        self._finish(path, status)
+        self._finish(path, host, status)
+
+    def _is_me(self, host: str) -> bool:
+        """Own port, and a name for own address."""
+        if host not in self._mine:
+            me = self.spec.me
+            try:
+                name, port = ddl_entry.parse_host_id(host)
+                addresses = {a[4][0] for a in socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)}
+            except (OSError, ValueError):
+                return False
+            own = {a[4][0] for a in socket.getaddrinfo(me.host, me.tcp_port, type=socket.SOCK_STREAM)}
+            self._mine[host] = port == me.tcp_port and bool(addresses & (own | {"127.0.0.1", "::1"}))
+        return self._mine[host]
 
     def _run(self, entry: ddl_entry.Entry) -> str:
         try:
             failure = self.faults.take_failure(entry.query)
             if failure is not None:
                 raise failure
-            self.engine.run(self._local_text(entry.query), "Null", entry.settings)
+            self.running.append(entry)
+            try:
+                self.engine.run(self._local_text(entry.query), "Null", entry.settings)
+            finally:
+                self.running.clear()
             return "0\n"
         except DbError as error:
             body = error.message if not error.name else error.text(self.engine.version)
@@ -178,19 +195,19 @@ class DdlWorker:
             text = splice(text, [(literal_uuid.start, literal_uuid.end, f"'{own}'")])
         return text
 
-    def _finish(self, path: str, status: str) -> None:
+    def _finish(self, path: str, host: str, status: str) -> None:
         """One multi, retried through reconnects: the statement must not run again in this process."""
         client = self.keeper.client
         while True:
             try:
                 transaction = client.transaction()
-                if client.exists(f"{path}/active/{self.host}"):
-                    transaction.delete(f"{path}/active/{self.host}")
-                transaction.create(f"{path}/finished/{self.host}", status.encode("utf-8", "surrogateescape"))
+                if client.exists(f"{path}/active/{host}"):
+                    transaction.delete(f"{path}/active/{host}")
+                transaction.create(f"{path}/finished/{host}", status.encode("utf-8", "surrogateescape"))
                 results = transaction.commit()
                 if not any(isinstance(r, Exception) for r in results):
                     return
-                if client.exists(f"{path}/finished/{self.host}") or not client.exists(path):
+                if client.exists(f"{path}/finished/{host}") or not client.exists(path):
                     return
             except KazooException:
                 self.keeper.wait(1.0)

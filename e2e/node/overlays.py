@@ -119,15 +119,17 @@ class Overlays:
 
     def _cluster_columns(self) -> dict[str, str]:
         """Undoes the 127.0.0.1 that the engine needs to know itself."""
-        me = self.spec.me
-        columns = {}
+        mine = []
         for cluster in self.spec.clusters.values():
-            for endpoint in cluster.endpoints:
-                if engine_host(self.spec, endpoint) != endpoint.host:
-                    mine = f"host_name = '127.0.0.1' AND port = {me.tcp_port}"
-                    columns["host_name"] = f"if({mine}, {literal(me.host)}, host_name)"
-                    columns["host_address"] = f"if({mine}, {literal(me.host)}, host_address)"
-        return columns
+            for shard_num, shard in enumerate(cluster.shards(), 1):
+                for replica_num, endpoint in enumerate(shard, 1):
+                    if engine_host(self.spec, endpoint) != endpoint.host:
+                        mine.append(f"({literal(cluster.name)}, {shard_num}, {replica_num})")
+        if not mine:
+            return {}
+        here = f"(cluster, shard_num, replica_num) IN ({', '.join(mine)})"
+        host = literal(self.spec.me.host)
+        return {name: f"if({here}, {host}, {name})" for name in ("host_name", "host_address")}
 
     def set_fault(self, database: str, table: str, field: str, value: Any) -> None:
         with self._lock:
