@@ -13,7 +13,7 @@ use crate::keeper::Keeper;
 use crate::kubernetes::{ChartInstall, ControlPlane, Installed, Kind};
 use crate::manifests::{self, CLUSTER_OBJECT, CONTROL_DATABASE, PLATFORM, Publication, condition};
 use crate::operator::{Operator, OperatorLaunch};
-use crate::proxy::{Door, FaultProxy, Record};
+use crate::proxy::{self, Door, FaultProxy, Record, Rule};
 use crate::workdir::WorkDir;
 use crate::zookeeper::ZooKeeper;
 
@@ -130,9 +130,19 @@ impl Environment {
         Ok(slots)
     }
 
-    /// What the operator sent through all proxies so far.
+    /// What the operator sent through all proxies so far, in order of arrival.
     pub fn records(&self) -> Vec<Record> {
-        self.proxies.iter().flat_map(FaultProxy::records).collect()
+        let mut records: Vec<Record> = self.proxies.iter().flat_map(FaultProxy::records).collect();
+        records.sort_by_key(|record| record.sequence);
+        records
+    }
+
+    /// One rule on all proxies: "the second mutation" is the second on any of them.
+    pub fn rule(&self, rule: Rule) -> Result<proxy::Installed> {
+        let (first, others) = self.proxies.split_first().context("a proxy")?;
+        let installed = first.rule(rule);
+        others.iter().for_each(|proxy| proxy.share(&installed));
+        Ok(installed)
     }
 
     /// No rules, open doors, no DDL or replica faults, empty logs: for the next case on this environment.

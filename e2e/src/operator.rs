@@ -17,6 +17,8 @@ const FILTER: &str = "info,publication_operator=debug";
 #[derive(Debug, Clone)]
 pub struct OperatorLaunch {
     pub name: String,
+    /// Another program than `paths::operator()`.
+    pub program: Option<PathBuf>,
     pub kubeconfig: PathBuf,
     pub args: Vec<String>,
     pub env: Vec<(String, String)>,
@@ -24,7 +26,7 @@ pub struct OperatorLaunch {
 
 impl OperatorLaunch {
     pub fn new(name: impl Into<String>, kubeconfig: PathBuf) -> Self {
-        Self { name: name.into(), kubeconfig, args: Vec::new(), env: Vec::new() }
+        Self { name: name.into(), program: None, kubeconfig, args: Vec::new(), env: Vec::new() }
     }
 
     /// Behind `run --listen …`.
@@ -111,7 +113,8 @@ impl Operator {
 }
 
 async fn spawn(launch: &OperatorLaunch, listen: SocketAddr, log: &Path) -> Result<Leashed> {
-    let mut process = Launch::new(&launch.name, paths::operator()?, log)
+    let program = launch.program.clone().map_or_else(paths::operator, Ok)?;
+    let mut process = Launch::new(&launch.name, program, log)
         .arg("run")
         .args(["--listen".to_owned(), listen.to_string()])
         .args(&launch.args)

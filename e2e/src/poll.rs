@@ -10,6 +10,8 @@ use crate::error::{Error, Result};
 
 const INTERVAL_MIN: Duration = Duration::from_millis(10);
 const INTERVAL_MAX: Duration = Duration::from_millis(100);
+/// A look that hangs (a server that accepts before it serves) must not use up the whole wait.
+const LOOK_MAX: Duration = Duration::from_secs(10);
 
 /// What one look found.
 #[derive(Debug)]
@@ -45,17 +47,16 @@ where
 {
     let end = Instant::now() + within;
     let mut interval = INTERVAL_MIN;
-    let mut last = String::from("no look finished");
     loop {
-        match timeout(end.saturating_duration_since(Instant::now()), look()).await {
+        let last = match timeout(LOOK_MAX.min(end.saturating_duration_since(Instant::now())), look()).await {
             Ok(Ok(seen)) => match seen.into() {
                 Seen::Done(found) => return Ok(found),
-                Seen::NotYet(state) => last = state,
+                Seen::NotYet(state) => state,
             },
             Ok(Err(e)) if e.is_final() => return Err(e),
-            Ok(Err(e)) => last = format!("error: {e}"),
-            Err(_) => last.push_str(" (and one look that did not come back)"),
-        }
+            Ok(Err(e)) => format!("error: {e}"),
+            Err(_) => "a look that did not come back".to_owned(),
+        };
         if Instant::now() + interval >= end {
             return Err(Error::Timeout { what: what.to_owned(), within, last });
         }

@@ -13,6 +13,7 @@ use crate::paths;
 use crate::poll::{Seen, eventually};
 use crate::ports;
 
+const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 const READY_WITHIN: Duration = Duration::from_secs(40);
 
 #[derive(Debug)]
@@ -91,7 +92,12 @@ async fn launch(config: &Path, log: &Path) -> Result<Leashed> {
     Launch::new("zookeeper", program, log).arg(config).grace(Duration::from_secs(2)).start().await
 }
 
+/// While it starts, ZooKeeper accepts connections that it then never answers.
 async fn four_letters(port: u16, word: &str) -> Result<String> {
+    tokio::time::timeout(ANSWER_WITHIN, ask(port, word)).await.context(word)?
+}
+
+async fn ask(port: u16, word: &str) -> Result<String> {
     let mut stream = TcpStream::connect(ports::loopback(port)).await.context("connect to ZooKeeper")?;
     stream.write_all(word.as_bytes()).await.context(word)?;
     let mut answer = String::new();

@@ -14,7 +14,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use publication_e2e::http::send;
 use publication_e2e::poll::{Seen, eventually};
-use publication_e2e::proxy::{Door, Fault, FaultProxy, Outcome, Rule, StatementKind};
+use publication_e2e::proxy::{Door, Fault, FaultProxy, Outcome, Rule, StatementKind, Tls};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -139,6 +139,20 @@ async fn a_cut_request_took_no_effect() {
 }
 
 #[tokio::test]
+async fn a_shared_rule_counts_over_all_proxies() {
+    let (upstream, first) = pair().await;
+    let second = FaultProxy::start(4, upstream.address).await.unwrap();
+    let rule = first.rule(Rule::new(Fault::CutBeforeSend).mutations().nth(2));
+    second.share(&rule);
+    ask(&second, "a", "INSERT INTO t VALUES (1)").await.unwrap();
+    ask(&second, "b", "SELECT 1").await.unwrap();
+    ask(&first, "c", "INSERT INTO t VALUES (1)").await.unwrap_err();
+    ask(&second, "d", "INSERT INTO t VALUES (1)").await.unwrap();
+    assert_eq!((rule.hits(), upstream.effects()), (1, 3));
+    assert!(first.records()[0].sequence > second.records()[1].sequence);
+}
+
+#[tokio::test]
 async fn a_held_request_goes_on_release_even_when_the_client_left() {
     let (upstream, proxy) = pair().await;
     let rule = proxy.rule(Rule::new(Fault::HoldRequest).mutations().times(2));
@@ -227,4 +241,53 @@ async fn a_dead_upstream_ends_the_connection() {
     let proxy = FaultProxy::start(0, publication_e2e::ports::loopback(gone)).await.unwrap();
     assert_eq!(raw(&proxy, "SELECT 1").await, b"");
     assert!(matches!(proxy.records()[0].outcome, Outcome::UpstreamFailed(_)));
+}
+
+/// A TLS client that trusts `tls`; with or without the client certificate.
+async fn tls_ask(
+    proxy: &FaultProxy,
+    tls: &Tls,
+    identified: bool,
+) -> Result<String, Box<dyn std::error::Error>> {
+    use tokio_rustls::rustls::pki_types::pem::PemObject;
+    use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+    use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
+
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(tls.ca.as_bytes())?)?;
+    let config = ClientConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots);
+    let config = if identified {
+        let certificate = CertificateDer::from_pem_slice(tls.client.certificate.as_bytes())?;
+        let key = PrivateKeyDer::from_pem_slice(tls.client.key.as_bytes())?;
+        config.with_client_auth_cert(vec![certificate], key)?
+    } else {
+        config.with_no_client_auth()
+    };
+    let stream = TcpStream::connect(proxy.address()).await?;
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+    let mut stream = connector.connect(ServerName::try_from("127.0.0.1")?, stream).await?;
+    stream.write_all(b"GET /?query=SELECT%201 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await?;
+    let mut got = String::new();
+    stream.read_to_string(&mut got).await?;
+    Ok(got)
+}
+
+#[tokio::test]
+async fn tls_with_an_own_ca_and_a_client_certificate() {
+    let upstream = Upstream::start().await;
+    let open = Tls::new(false).unwrap();
+    let proxy = FaultProxy::start_tls(0, upstream.address, &open).await.unwrap();
+    assert!(proxy.url().starts_with("https://127.0.0.1:"));
+    assert!(tls_ask(&proxy, &open, false).await.unwrap().contains("effect 1"));
+    assert_eq!(proxy.records()[0].statement.text, "SELECT 1");
+    ask(&proxy, "a", "SELECT 1").await.unwrap_err();
+
+    let strict = Tls::new(true).unwrap();
+    let proxy = FaultProxy::start_tls(0, upstream.address, &strict).await.unwrap();
+    assert!(tls_ask(&proxy, &strict, true).await.unwrap().contains("effect 2"));
+    tls_ask(&proxy, &strict, false).await.unwrap_err();
+    tls_ask(&proxy, &open, true).await.unwrap_err();
+    assert_eq!(upstream.effects(), 2);
 }

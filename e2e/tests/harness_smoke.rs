@@ -11,6 +11,7 @@ use publication_e2e::evidence::Slot;
 use publication_e2e::kubernetes::{ControlPlane, Kind};
 use publication_e2e::leash::Launch;
 use publication_e2e::manifests::Publication;
+use publication_e2e::operator::OperatorLaunch;
 use publication_e2e::poll::{Seen, eventually};
 use publication_e2e::workdir::WorkDir;
 use publication_e2e::zookeeper::ZooKeeper;
@@ -43,6 +44,45 @@ async fn a_leashed_process_is_stopped_continued_and_killed() {
     drop(process);
     assert!(!stat.exists());
     assert!(Launch::new("nothing", "/nonexistent", work.join("nothing.log")).start().await.is_err());
+}
+
+/// What `Operator` expects of a program, in a few lines.
+const STUB: &str = r#"#!/usr/bin/env python3
+import os, signal, sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
+class Ready(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200 if self.path == "/readyz" else 404)
+        self.end_headers()
+        self.wfile.write(os.environ["KUBECONFIG"].encode())
+signal.signal(signal.SIGTERM, lambda *_: os._exit(7))
+assert sys.argv[1:3] == ["run", "--listen"] and sys.argv[4:] == ["--more"], sys.argv
+host, port = sys.argv[3].split(":")
+HTTPServer((host, int(port)), Ready).serve_forever()
+"#;
+
+#[tokio::test]
+async fn an_operator_is_started_ended_and_restarted() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let work = WorkDir::new("operator").unwrap();
+    let program = work.write("stub", STUB).unwrap();
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    let mut launch = OperatorLaunch::new("operator-0", work.join("kubeconfig")).arg("--more");
+    launch.program = Some(program);
+    let mut operator = launch.clone().start(work.path()).await.unwrap();
+    let port = operator.address();
+    assert_eq!(operator.terminate(SOON).await.unwrap(), 7);
+    operator.restart().await.unwrap();
+    assert_eq!(operator.address(), port);
+    operator.kill9().await.unwrap();
+    assert!(!operator.process().is_running());
+    operator.restart().await.unwrap();
+
+    launch.args.clear();
+    launch.name = "operator-1".to_owned();
+    let refused = launch.start(work.path()).await.unwrap_err();
+    assert!(refused.to_string().contains("AssertionError"), "{refused}");
 }
 
 async fn cluster_works(lane: Lane) {

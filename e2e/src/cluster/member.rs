@@ -23,7 +23,7 @@ const SQL_WITHIN: Duration = Duration::from_secs(60);
 pub struct Member {
     pub index: usize,
     pub spec: MemberSpec,
-    pub(super) process: Leashed,
+    process: Leashed,
     launch: Recipe,
 }
 
@@ -91,6 +91,11 @@ impl Member {
 
     pub fn sigcont(&mut self) -> Result<()> {
         self.process.cont()
+    }
+
+    /// Waits for an end that a fault brings about (`ddl_crash_after_execute`).
+    pub async fn wait_exit(&mut self, within: Duration) -> Result<i32> {
+        self.process.wait_exit(within).await
     }
 
     pub fn is_running(&mut self) -> bool {

@@ -24,6 +24,8 @@ pub enum Outcome {
 
 #[derive(Debug, Clone)]
 pub struct Record {
+    /// Order of arrival over all proxies.
+    pub sequence: u64,
     pub member: usize,
     /// Number of the client's TCP connection at this proxy, from 1.
     pub connection: u64,

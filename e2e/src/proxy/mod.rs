@@ -7,6 +7,7 @@ mod forward;
 mod log;
 mod rules;
 mod statement;
+mod tls;
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,6 +18,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
@@ -24,6 +26,7 @@ use tokio::task::{JoinHandle, JoinSet};
 pub use log::{Log, Outcome, Record};
 pub use rules::{Fault, Installed, Rule};
 pub use statement::{Statement, StatementKind};
+pub use tls::{ClientIdentity, Tls};
 
 use crate::error::{Context, Result};
 use crate::ports;
@@ -38,10 +41,14 @@ pub enum Door {
     Slammed,
 }
 
+/// Orders the records of all proxies of this process.
+static SEQUENCE: AtomicU64 = AtomicU64::new(0);
+
 #[derive(Debug)]
 struct Shared {
     member: usize,
     upstream: SocketAddr,
+    tls: Option<Tls>,
     rules: Mutex<Vec<Installed>>,
     log: Mutex<Log>,
     connections: AtomicU64,
@@ -60,10 +67,20 @@ pub struct FaultProxy {
 impl FaultProxy {
     /// Listens on a free loopback port and sends on to `upstream`.
     pub async fn start(member: usize, upstream: SocketAddr) -> Result<Self> {
+        Self::launch(member, upstream, None).await
+    }
+
+    /// The same, speaking TLS to the client.
+    pub async fn start_tls(member: usize, upstream: SocketAddr, tls: &Tls) -> Result<Self> {
+        Self::launch(member, upstream, Some(tls.clone())).await
+    }
+
+    async fn launch(member: usize, upstream: SocketAddr, tls: Option<Tls>) -> Result<Self> {
         let address = ports::loopback(ports::free()?);
         let shared = Arc::new(Shared {
             member,
             upstream,
+            tls,
             rules: Mutex::default(),
             log: Mutex::default(),
             connections: AtomicU64::new(0),
@@ -82,7 +99,8 @@ impl FaultProxy {
     }
 
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        let scheme = if self.shared.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}", self.address)
     }
 
     pub fn member(&self) -> usize {
@@ -92,8 +110,13 @@ impl FaultProxy {
     /// Puts a rule behind the ones there are; the first that strikes decides.
     pub fn rule(&self, rule: Rule) -> Installed {
         let installed = Installed::new(rule);
-        lock(&self.shared.rules).push(installed.clone());
+        self.share(&installed);
         installed
+    }
+
+    /// The same rule as on another proxy: matches are counted over all of them.
+    pub fn share(&self, rule: &Installed) {
+        lock(&self.shared.rules).push(rule.clone());
     }
 
     /// Removes all rules and releases what they hold.
@@ -201,6 +224,18 @@ async fn accept(listener: Option<&TcpListener>) -> std::io::Result<TcpStream> {
 
 async fn serve(stream: TcpStream, number: u64, shared: Arc<Shared>) {
     let _ = stream.set_nodelay(true);
+    match shared.tls.clone() {
+        None => speak(stream, number, shared).await,
+        // A handshake that fails is the client's to report.
+        Some(tls) => {
+            if let Ok(stream) = tls.acceptor().accept(stream).await {
+                speak(stream, number, shared).await;
+            }
+        }
+    }
+}
+
+async fn speak<S: AsyncRead + AsyncWrite + Unpin>(stream: S, number: u64, shared: Arc<Shared>) {
     let service = service_fn(|request| handle(request, number, Arc::clone(&shared)));
     // An error here is the client's doing or a fault's.
     let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
@@ -214,6 +249,7 @@ async fn handle(request: Request<Incoming>, number: u64, shared: Arc<Shared>) ->
     let rules = lock(&shared.rules).clone();
     let struck = rules.into_iter().find_map(|rule| rule.strike(&statement).map(|fault| (rule, fault)));
     let entry = lock(&shared.log).add(Record {
+        sequence: SEQUENCE.fetch_add(1, Ordering::SeqCst),
         member: shared.member,
         connection: number,
         statement,
