@@ -118,3 +118,133 @@ pub fn read_failure(error: ServerError) -> ReadFailure {
     let known = READ_FAILURES.iter().find(|(code, _)| *code == error.code);
     known.map_or(ReadFailure::Unavailable, |(_, failure)| *failure)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use publication_protocol::authority::Predicate;
+    use publication_protocol::record::RawRow;
+
+    fn insert() -> Mutation {
+        Mutation::Insert(RawRow {
+            target_key: String::new(),
+            operation_id: String::new(),
+            fence_token: String::new(),
+            phase: String::new(),
+            dispatch_epoch: 0,
+            payload: String::new(),
+            payload_sha256: String::new(),
+        })
+    }
+
+    fn update() -> Mutation {
+        let Mutation::Insert(row) = insert() else { unreachable!() };
+        let text = String::new;
+        let expected = Predicate { version: 1, operation_id: text(), fence_token: text(), phase: text() };
+        Mutation::Update { row, expected }
+    }
+
+    const NODE_EXISTS: &str = "Code: 999. DB::Exception: Transaction failed (Node exists): Op #0, path: \
+        /keeper_map/p/x/data/AWs=. (KEEPER_EXCEPTION) (version 26.9.2.1 (official build))";
+    const BAD_VERSION: &str = "Code: 999. DB::Exception: Transaction failed (Bad version): Op #0, path: \
+        /keeper_map/p/x/data/AWs=. (KEEPER_EXCEPTION) (version 26.9.2.1 (official build))";
+    const OLD_INSERT: &str = "Code: 999. Coordination::Exception: Transaction failed: Op #0, path: \
+        /keeper_map/p/x/data/AWs=. (KEEPER_EXCEPTION) (version 24.8.4.1 (official build))";
+    const OLD_UPDATE: &str = "Code: 999. DB::Exception: Transaction failed: Op #0, path: \
+        /keeper_map/p/x/data/AWs=. (KEEPER_EXCEPTION) (version 24.8.4.1 (official build))";
+    const DOWN: &str = "Code: 999. DB::Exception: All connection tries failed while connecting to ZooKeeper. nodes: \
+        127.0.0.1:14145\nPoco::Exception. Code: 1000, e.code() = 111, Connection refused (version 26.9.2.1), \
+        127.0.0.1:14145\n: While executing StorageKeeperMapSource. (KEEPER_EXCEPTION)";
+
+    // proves: C-5, K23
+    #[test]
+    fn keeper_errors_are_told_apart() {
+        use MutationOutcome::{Conflict, Unknown};
+        for (text, inserting, updating) in [
+            (NODE_EXISTS, Conflict, Unknown),
+            (BAD_VERSION, Unknown, Conflict),
+            (OLD_INSERT, Conflict, Conflict),
+            (OLD_UPDATE, Conflict, Conflict),
+            (DOWN, Unknown, Unknown),
+            ("Code: 999. Coordination::Exception: Connection loss, path /x. (KEEPER_EXCEPTION)", Unknown, Unknown),
+            ("Code: 999. DB::Exception: Coordination error: Operation timeout. (KEEPER_EXCEPTION)", Unknown, Unknown),
+            ("Code: 999. DB::Exception: Session expired. (KEEPER_EXCEPTION)", Unknown, Unknown),
+            // About the server's session, in the words of a conflict.
+            ("Code: 999. DB::Exception: Node exists, path: /clickhouse/sessions/x (KEEPER_EXCEPTION)", Unknown, Unknown),
+            ("Code: 999. DB::Exception: Transaction failed (No node): Op #0, path: /x", Unknown, Unknown),
+            ("Code: 999. DB::Exception: Transaction failed (Connection loss): Op #0, path: /x", Unknown, Unknown),
+            ("Code: 999. DB::Exception: Transaction failed", Unknown, Unknown),
+            // The words in another error.
+            ("Code: 210. DB::Exception: Transaction failed (Node exists): Op #0, path: /x", Unknown, Unknown),
+        ] {
+            let error = ServerError::parse(text).unwrap();
+            assert_eq!(mutation_outcome(&insert(), error), inserting, "INSERT: {text}");
+            assert_eq!(mutation_outcome(&update(), error), updating, "UPDATE: {text}");
+            let read = if error.code == 999 { ReadFailure::KeeperUnavailable } else { ReadFailure::Unavailable };
+            assert_eq!(read_failure(error), read, "{text}");
+        }
+    }
+
+    // proves: C-5, K19, K23
+    #[test]
+    fn codes_are_told_apart() {
+        use MutationOutcome::{Refused, Unknown};
+        for (code, mutation, read) in [
+            (62, Refused, ReadFailure::Malformed),
+            (60, Refused, ReadFailure::NoTable),
+            (81, Refused, ReadFailure::NoTable),
+            (115, Refused, ReadFailure::Malformed),
+            (164, Refused, ReadFailure::AccessDenied),
+            (192, Refused, ReadFailure::Credentials),
+            (193, Refused, ReadFailure::Credentials),
+            (194, Refused, ReadFailure::Credentials),
+            (452, Refused, ReadFailure::AccessDenied),
+            (497, Refused, ReadFailure::AccessDenied),
+            (516, Refused, ReadFailure::Credentials),
+            (36, Unknown, ReadFailure::Unavailable),
+            (159, Unknown, ReadFailure::Unavailable),
+            (202, Unknown, ReadFailure::Unavailable),
+            (209, Unknown, ReadFailure::Unavailable),
+            (210, Unknown, ReadFailure::Unavailable),
+            (225, Unknown, ReadFailure::KeeperUnavailable),
+            (241, Unknown, ReadFailure::Unavailable),
+            (242, Unknown, ReadFailure::KeeperUnavailable),
+            (279, Unknown, ReadFailure::Unavailable),
+            (394, Unknown, ReadFailure::Unavailable),
+            (425, Unknown, ReadFailure::Unavailable),
+            (999, Unknown, ReadFailure::KeeperUnavailable),
+            (4_000_000_000, Unknown, ReadFailure::Unavailable),
+        ] {
+            let error = ServerError::parse(&format!("Code: {code}. DB::Exception: text. (NAME)")).unwrap();
+            assert_eq!(error.code, code);
+            for asked in [insert(), update()] {
+                assert_eq!(mutation_outcome(&asked, error), mutation, "{code}");
+            }
+            assert_eq!(read_failure(error), read, "{code}");
+        }
+    }
+
+    // proves: C-5
+    #[test]
+    fn only_a_whole_exception_is_one() {
+        for text in [
+            "",
+            "Code: 62",
+            "Code: 62. ",
+            "Code: 62. DB::Exc",
+            "Code: x. DB::Exception: y",
+            "Code: 99999999999. DB::Exception: y",
+            "503 Service Unavailable",
+            "<html>Code: 62. DB::Exception: y</html>",
+            "Code: 62. some proxy's Exception: y",
+            "Poco::Exception. Code: 1000, e.code() = 111, Connection refused",
+        ] {
+            assert_eq!(ServerError::parse(text), None, "{text}");
+        }
+        let net = ServerError::parse("\n Code: 279. DB::NetException: All tries failed.").unwrap();
+        assert_eq!((net.code, net.keeper), (279, None));
+        let late = format!("h\t9000\t0\nPoco. Code: 1000, Connection refused\n{NODE_EXISTS}");
+        assert_eq!(ServerError::find(&late).unwrap().keeper, Some(KeeperError::NodeExists));
+        assert_eq!(ServerError::find("127.0.0.1\t9000\t0\t\t1\t0\n"), None);
+    }
+}

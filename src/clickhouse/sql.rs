@@ -301,3 +301,7 @@ pub fn settings(names: &[&str]) -> Inner {
         literals(names.iter().copied())
     ))
 }
+
+#[cfg(test)]
+#[path = "sql_tests.rs"]
+mod tests;

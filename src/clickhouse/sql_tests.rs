@@ -1,0 +1,146 @@
+//! Every statement as text, for ordinary and for hostile names; and quoting against the protocol's own parser.
+
+use super::*;
+use proptest::prelude::*;
+use publication_protocol::authority::Predicate;
+use publication_protocol::canonical::Digest;
+use publication_protocol::identity::{Action, Random};
+use publication_protocol::record::RawRow;
+use publication_protocol::sqltext::{Token, parse_statement, tokenize};
+
+const CLUSTERS: [&str; 2] = ["main", "ch-cluster"];
+const DATABASES: [&str; 2] = ["shop", "my-db"];
+const NAMES: [&str; 7] = ["orders", "qry_1.cus", "order", "a`b", "a\\b", "таблица", "it's; DROP TABLE x --"];
+
+fn named(database: &str, table: &str) -> TableName {
+    TableName { database: database.into(), table: table.into() }
+}
+
+fn statements(cluster: &str, database: &str, target: &str) -> Vec<Statement> {
+    let candidate = format!("{target}__pub_1");
+    let retired = format!("{target}__retired_0123456789abcdef");
+    let kinds = [
+        Ddl::Exchange { target: named(database, target), candidate: named(database, &candidate) },
+        Ddl::Rename { from: named(database, &candidate), to: named(database, target) },
+        Ddl::Rename { from: named(database, &candidate), to: named(database, &retired) },
+        Ddl::DropIfExists { table: named(database, &retired) },
+    ];
+    kinds.into_iter().map(|ddl| Statement { ddl, cluster: cluster.into() }).collect()
+}
+
+fn raw_row() -> RawRow {
+    let payload = r#"{"name":"a`b","other":"it's \\ \" таблица","q":"? ?? {x:String}"}"#.to_owned();
+    RawRow {
+        target_key: "k".repeat(4),
+        operation_id: "o".repeat(4),
+        fence_token: "f".repeat(4),
+        phase: "PREPARED".into(),
+        dispatch_epoch: 3,
+        payload_sha256: Digest::of_bytes(payload.as_bytes()).to_string(),
+        payload,
+    }
+}
+
+// proves: K01
+#[test]
+fn distributed_statements() {
+    let mut text = Vec::new();
+    for (cluster, database) in CLUSTERS.into_iter().zip(DATABASES) {
+        for name in NAMES {
+            for wanted in statements(cluster, database, name) {
+                text.push(statement(&wanted).unwrap().text().to_owned());
+            }
+        }
+    }
+    insta::assert_snapshot!(text.join("\n"));
+}
+
+// proves: B-6, K01
+#[test]
+fn facade_statements() {
+    let root = RootId::draw(&Random([0xab; 32]));
+    let text = CLUSTERS.into_iter().zip(DATABASES).map(|(cluster, database)| {
+        format!("{}\n{}", create_facade(database, cluster, root).text(), facade_text(database, root).text())
+    });
+    insta::assert_snapshot!(text.collect::<Vec<_>>().join("\n"));
+    let parsed = parse_statement(create_facade("my-db", "ch-cluster", root).text()).unwrap();
+    assert_eq!(parsed.cluster, "ch-cluster");
+    let table = named("my-db", FACADE_TABLE);
+    assert_eq!(parsed.ddl, Ddl::CreateIfNotExists { table });
+    assert!(statement(&parsed).is_none(), "a facade is created with its root or not at all");
+}
+
+// proves: C-2, C-3, K01
+#[test]
+fn mutations() {
+    let row = raw_row();
+    let expected = Predicate {
+        version: 7,
+        operation_id: row.operation_id.clone(),
+        fence_token: row.fence_token.clone(),
+        phase: "PREPARED".into(),
+    };
+    let insert = mutation("my-db", &Mutation::Insert(row.clone()));
+    let update = mutation("my-db", &Mutation::Update { row, expected });
+    insta::assert_snapshot!(format!("{}\n{}", insert.text(), update.text()));
+}
+
+// proves: B-2, K01
+#[test]
+fn reads() {
+    let (cluster, database) = ("ch-cluster", "my-db");
+    let names = ["a`b", "a\\b", "it's"];
+    let token = CorrelationToken::draw(Digest::of_bytes(b"o"), Action::Publish, 1, &Random([1; 32]));
+    let inner = [
+        identity(),
+        cluster_rows(cluster),
+        database_engine(database),
+        tables(database, &names),
+        replication(database, &names),
+        health(database, names[0]),
+        unfinished_mutations(database, names[1]),
+        count(database, names[2]),
+        server(),
+        facades(),
+        settings(&["a"]),
+    ];
+    let mut text: Vec<String> = inner.iter().map(|inner| inner.here().text().to_owned()).collect();
+    text.push(tables(database, &names).everywhere(cluster).text().to_owned());
+    text.push(slot(database, "k'").text().to_owned());
+    text.push(queue("it's", &[token.clone(), token]).text().to_owned());
+    insta::assert_snapshot!(text.join("\n"));
+}
+
+// proves: D-3, K01
+#[test]
+fn what_is_sent_parses_to_what_was_meant() {
+    for name in NAMES {
+        for wanted in statements("ch-cluster", "my-db", name) {
+            assert_eq!(parse_statement(statement(&wanted).unwrap().text()), Some(wanted));
+        }
+    }
+}
+
+#[test]
+fn statements_do_not_show_in_debug_output() {
+    let text = format!("{:?} {:?}", count("shop", "orders").here(), identity());
+    assert!(!text.contains("SELECT") && !text.contains("orders"), "{text}");
+}
+
+proptest! {
+    // proves: K01
+    #[test]
+    fn quoted_names_come_back(name in any::<String>()) {
+        prop_assert_eq!(tokenize(&identifier(&name)), Some(vec![Token::Quoted(name.clone())]));
+        prop_assert_eq!(tokenize(&literal(&name)), Some(vec![Token::Text(name)]));
+    }
+
+    // proves: D-3, K01
+    #[test]
+    fn statements_come_back(database in any::<String>(), table in "\\PC{1,40}", cluster in "\\PC{1,20}") {
+        for wanted in statements(&cluster, &database, &table) {
+            let sent = statement(&wanted).map(|sql| sql.text().to_owned());
+            prop_assert_eq!(sent.as_deref().and_then(parse_statement), Some(wanted));
+        }
+    }
+}
