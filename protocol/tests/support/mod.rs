@@ -1,0 +1,7 @@
+//! Builders and an in-memory world for the protocol's tests.
+#![allow(dead_code, missing_debug_implementations)]
+
+pub mod build;
+pub mod ports;
+pub mod run;
+pub mod world;

@@ -1,0 +1,225 @@
+//! One worker's hold on the world: implements the ports, counts, injects faults, and can stop before each call.
+
+use super::build;
+use super::world::{Fault, Inner, World};
+use publication_protocol::authority::{DispatchPermit, Mutation, MutationAnswer, MutationOutcome, Now};
+use publication_protocol::generation::TableFact;
+use publication_protocol::identity::{CorrelationToken, Random, RootId, ServerUuid};
+use publication_protocol::ports::{
+    AuthorityRead, Catalog, ControlTable, Ddl, Environment, MemberAnswer, MembersAnswer, MembersAsk, Order,
+    Owners, ReadFailure, Scope, SendOutcome,
+};
+use publication_protocol::queue::QueueRow;
+use publication_protocol::record::{Owner, VersionedRow};
+use std::future::{pending, poll_fn};
+use std::task::Poll;
+
+#[derive(Clone)]
+pub struct Worker {
+    pub world: World,
+    /// Gives way once before each call, so that a test can interleave workers.
+    pub yields: bool,
+}
+
+impl Worker {
+    pub fn new(world: &World) -> Self {
+        Self { world: world.clone(), yields: false }
+    }
+
+    pub fn yielding(world: &World) -> Self {
+        Self { world: world.clone(), yields: true }
+    }
+
+    /// One port call: time passes, a planned fault strikes before or after the effect.
+    async fn call<T>(
+        &self,
+        kind: &'static str,
+        effect: impl FnOnce(&mut Inner) -> T,
+        lost: impl FnOnce() -> T,
+    ) -> T {
+        if self.yields {
+            give_way().await;
+        }
+        let fault = {
+            let mut inner = self.world.lock();
+            let at = inner.calls;
+            inner.calls += 1;
+            inner.trace.push(kind);
+            let tick = inner.tick_ms;
+            inner.advance(tick);
+            inner.faults.get(&at).copied()
+        };
+        let done = if fault.is_some_and(Fault::is_before) {
+            None
+        } else {
+            let mut inner = self.world.lock();
+            Some(effect(&mut inner))
+        };
+        match (fault, done) {
+            (None, Some(value)) => value,
+            (Some(fault), _) if fault.is_crash() => pending().await,
+            _ => lost(),
+        }
+    }
+}
+
+async fn give_way() {
+    let mut given = false;
+    poll_fn(|_| {
+        if std::mem::replace(&mut given, true) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+}
+
+fn slot_of(inner: &Inner, member: usize, key: &str) -> Option<VersionedRow> {
+    let shown = inner.slot.len().saturating_sub(inner.members[member].lag);
+    inner.slot[..shown].last().filter(|row| row.row.target_key == key).cloned()
+}
+
+fn label(number: u32) -> String {
+    format!("h{number}:9000")
+}
+
+impl ControlTable for Worker {
+    async fn read_all(&self, key: &str) -> AuthorityRead {
+        let effect = |inner: &mut Inner| {
+            inner.counts.slot_reads += 1;
+            let mut read = AuthorityRead::default();
+            for (at, member) in inner.members.iter().enumerate() {
+                if member.up {
+                    read.rows.push((build::server(member.number), slot_of(inner, at, key)));
+                } else {
+                    read.failures.push((label(member.number), ReadFailure::Unavailable));
+                }
+            }
+            read
+        };
+        let lost = || AuthorityRead {
+            rows: vec![],
+            failures: vec![("h1:9000".into(), ReadFailure::Unavailable)],
+        };
+        self.call("read_all", effect, lost).await
+    }
+
+    async fn read_exact(&self, server: &ServerUuid, key: &str) -> Option<(ServerUuid, Option<VersionedRow>)> {
+        let effect = |inner: &mut Inner| {
+            inner.counts.exact_reads += 1;
+            let at = inner.members.iter().position(|m| m.up && build::server(m.number) == *server)?;
+            Some((server.clone(), slot_of(inner, at, key)))
+        };
+        self.call("read_exact", effect, || None).await
+    }
+
+    async fn mutate(&self, server: &ServerUuid, mutation: &Mutation) -> MutationAnswer {
+        let _ = server;
+        let effect = |inner: &mut Inner| {
+            inner.counts.mutations += 1;
+            MutationAnswer { outcome: inner.apply(mutation), transport_calls: 1 }
+        };
+        let lost = || MutationAnswer { outcome: MutationOutcome::Unknown, transport_calls: 1 };
+        self.call("mutate", effect, lost).await
+    }
+}
+
+impl Catalog for Worker {
+    async fn members(&self, ask: &MembersAsk) -> MembersAnswer {
+        let lost = || MembersAnswer {
+            members: vec![],
+            failures: vec![("h1:9000".into(), ReadFailure::Unavailable)],
+        };
+        self.call("members", |inner| read_members(inner, ask), lost).await
+    }
+}
+
+fn read_members(inner: &mut Inner, ask: &MembersAsk) -> MembersAnswer {
+    inner.counts.member_reads += 1;
+    let mut answer = MembersAnswer::default();
+    let members = inner.members.len() as u32;
+    for member in &inner.members {
+        if !member.up {
+            answer.failures.push((label(member.number), ReadFailure::Unavailable));
+            continue;
+        }
+        let tables = ask.names.iter().map(|name| {
+            let found = member.tables.get(name);
+            (name.clone(), found.map_or(TableFact::Absent, |g| build::fact(*g, member.number)))
+        });
+        let there = |name: &Option<String>| name.as_ref().is_some_and(|n| member.tables.contains_key(n));
+        let mut health = build::healthy(members);
+        health.queue_size = if member.unhealthy { 3 } else { 0 };
+        answer.members.push(MemberAnswer {
+            server_uuid: build::server(member.number),
+            server_version: "25.8".into(),
+            view: build::view(members, member.number),
+            database_engine: Some("Atomic".into()),
+            tables: tables.collect(),
+            health: there(&ask.health_of).then_some(health),
+            count: there(&ask.count_of).then_some(10),
+        });
+    }
+    if ask.scope == Scope::Cluster && !answer.failures.is_empty() {
+        answer.members.clear();
+    }
+    answer
+}
+
+impl Ddl for Worker {
+    async fn send(&self, permit: DispatchPermit, order: &Order) -> SendOutcome {
+        // The permit is redeemed when the first byte is written, which is when the call is let through.
+        let effect = |inner: &mut Inner| {
+            if inner.unsendable {
+                return SendOutcome::NotSent(permit);
+            }
+            match permit.redeem(inner.now) {
+                Ok(redeemed) => {
+                    inner.counts.sends += 1;
+                    inner.enqueue(redeemed.token().as_str(), &order.statement);
+                    SendOutcome::Answered
+                }
+                Err(late) => SendOutcome::NotSent(late),
+            }
+        };
+        self.call("send", effect, || SendOutcome::Unknown).await
+    }
+
+    async fn scan(&self, _: &str, tokens: &[CorrelationToken]) -> Result<Vec<QueueRow>, ReadFailure> {
+        let effect = |inner: &mut Inner| {
+            inner.counts.scans += 1;
+            Ok(inner.rows(&tokens.iter().map(CorrelationToken::as_str).collect::<Vec<_>>()))
+        };
+        self.call("scan", effect, || Err(ReadFailure::Unavailable)).await
+    }
+}
+
+impl Owners for Worker {
+    async fn witness(&self, root: RootId, version: u64) -> bool {
+        let effect = |inner: &mut Inner| {
+            inner.counts.witnesses += 1;
+            if !inner.witness_refused {
+                inner.witness = Some((root, version));
+            }
+            !inner.witness_refused
+        };
+        self.call("witness", effect, || false).await
+    }
+
+    async fn owner_gone(&self, _: &Owner) -> Option<bool> {
+        let effect = |inner: &mut Inner| {
+            inner.counts.owner_reads += 1;
+            inner.owner_gone
+        };
+        self.call("owner_gone", effect, || None).await
+    }
+}
+
+impl Environment for Worker {
+    fn now(&self) -> Now {
+        self.world.lock().now
+    }
+
+    fn random(&self) -> Random {
+        let mut inner = self.world.lock();
+        inner.seed += 1;
+        build::random(inner.seed + 1_000)
+    }
+}

@@ -1,0 +1,80 @@
+//! Running passes: once, until quiet, interleaved.
+
+use super::ports::Worker;
+use super::world::World;
+use futures::task::noop_waker;
+use publication_protocol::driver::{End, Memory, Report, Requeue};
+use publication_protocol::intent::Intent;
+use publication_protocol::publisher::{Ports, pass};
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+pub type Pass = Pin<Box<dyn Future<Output = Report>>>;
+
+/// A pass as a future that owns its worker.
+pub fn begin(worker: Worker, mut intent: Intent, memory: Memory) -> Pass {
+    intent.witnessed = worker.world.lock().witness;
+    Box::pin(async move {
+        let ports = Ports {
+            control: &worker,
+            catalog: &worker,
+            ddl: &worker,
+            owners: &worker,
+            environment: &worker,
+        };
+        pass(intent, memory, &ports, || false).await
+    })
+}
+
+/// Polls once: with a yielding worker, up to and including one port call.
+pub fn poll(pass: &mut Pass) -> Option<Report> {
+    match pass.as_mut().poll(&mut Context::from_waker(&noop_waker())) {
+        Poll::Ready(report) => Some(report),
+        Poll::Pending => None,
+    }
+}
+
+/// One pass of a worker that does not yield; none = it crashed, and its future is dropped here.
+pub fn one(world: &World, intent: &Intent, memory: Memory) -> Option<Report> {
+    poll(&mut begin(Worker::new(world), intent.clone(), memory))
+}
+
+/// Polls a yielding pass to its end.
+pub fn finish(pass: &mut Pass) -> Report {
+    (0..10_000).find_map(|_| poll(pass)).expect("a pass ends")
+}
+
+/// Passes of a worker, one after the other as the reports ask, over virtual time, until nothing more is to come:
+/// the report says never, or it stalls and time and repetition change nothing. A crash is followed by a new worker
+/// with an empty memory.
+pub fn until_quiet(world: &World, intent: &Intent) -> Report {
+    until_quiet_with(world, intent, |_| {})
+}
+
+/// As [`until_quiet`]; `between` acts on the world after each pass.
+pub fn until_quiet_with(world: &World, intent: &Intent, mut between: impl FnMut(&World)) -> Report {
+    const PASSES_MAX: u32 = 400;
+    let mut memory = Memory::default();
+    let mut stalled = 0;
+    for _ in 0..PASSES_MAX {
+        let report = one(world, intent, std::mem::take(&mut memory));
+        between(world);
+        world.judge();
+        let Some(report) = report else { continue };
+        match report.requeue {
+            Requeue::Never => return report,
+            Requeue::Now => world.advance(1),
+            Requeue::AfterMs(ms) => {
+                assert!(ms >= 200, "a hot loop: {ms} ms");
+                world.advance(ms);
+            }
+        }
+        stalled = if report.end == End::Stalled { stalled + 1 } else { 0 };
+        if stalled >= 3 {
+            return report;
+        }
+        memory = report.memory.clone();
+    }
+    panic!("not quiet after {PASSES_MAX} passes: {:?}", world.phases());
+}

@@ -1,0 +1,344 @@
+//! The world that the protocol acts on: members with tables, one Keeper, one DDL queue, two clocks. It executes
+//! what is asked of it and judges: invariants are read here, never from a report.
+
+use super::build::{self, NEW, OLD, TARGET};
+use publication_protocol::authority::{Mutation, MutationOutcome, Now};
+use publication_protocol::identity::RootId;
+use publication_protocol::phase::Phase;
+use publication_protocol::queue::{ExceptionText, QueueRow};
+use publication_protocol::record::{Record, VersionedRow};
+use publication_protocol::sqltext::{Ddl, Statement};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// When an entry is executed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Execution {
+    /// By every member that is up, as soon as it is queued.
+    AtOnce,
+    /// Only when the test says so.
+    Manual,
+}
+
+/// What happens at one port call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// The answer is lost; the effect did not happen.
+    LostBefore,
+    /// The answer is lost; the effect happened.
+    LostAfter,
+    /// The worker dies before the effect.
+    CrashBefore,
+    /// The worker dies after the effect.
+    CrashAfter,
+}
+
+impl Fault {
+    pub fn is_crash(self) -> bool {
+        matches!(self, Self::CrashBefore | Self::CrashAfter)
+    }
+
+    pub fn is_before(self) -> bool {
+        matches!(self, Self::LostBefore | Self::CrashBefore)
+    }
+}
+
+pub struct MemberSim {
+    pub number: u32,
+    pub tables: BTreeMap<String, u64>,
+    pub up: bool,
+    /// Reads of the slot show this many versions less than there are.
+    pub lag: usize,
+    /// By action text (`drop`): the code that this member answers instead of executing.
+    pub refuses: BTreeMap<&'static str, u32>,
+    pub unhealthy: bool,
+}
+
+#[derive(Debug, Clone)]
+pub struct Entry {
+    pub name: String,
+    pub token: String,
+    pub statement: Statement,
+    pub codes: BTreeMap<u32, u32>,
+    /// Retention removed it from what a scan shows.
+    pub gone: bool,
+}
+
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Counts {
+    pub mutations: u32,
+    pub sends: u32,
+    pub scans: u32,
+    pub member_reads: u32,
+    pub slot_reads: u32,
+    pub exact_reads: u32,
+    pub witnesses: u32,
+    pub owner_reads: u32,
+}
+
+pub struct Inner {
+    pub members: Vec<MemberSim>,
+    /// Every version of the one slot, oldest first; the version is the index.
+    pub slot: Vec<VersionedRow>,
+    pub queue: Vec<Entry>,
+    pub now: Now,
+    pub tick_ms: u64,
+    pub seed: u64,
+    pub execution: Execution,
+    pub calls: u32,
+    pub faults: BTreeMap<u32, Fault>,
+    pub counts: Counts,
+    pub witness: Option<(RootId, u64)>,
+    pub witness_refused: bool,
+    pub owner_gone: Option<bool>,
+    /// The send path cannot write a byte.
+    pub unsendable: bool,
+    /// Kind of each port call, in order.
+    pub trace: Vec<&'static str>,
+    pub violations: Vec<String>,
+}
+
+#[derive(Clone)]
+pub struct World(Arc<Mutex<Inner>>);
+
+impl World {
+    /// N members; the candidate is built, the target is there if `existing`.
+    pub fn new(members: u32, existing: bool) -> Self {
+        let tables: BTreeMap<String, u64> = [(build::CANDIDATE.to_owned(), NEW)]
+            .into_iter()
+            .chain(existing.then(|| (TARGET.to_owned(), OLD)))
+            .collect();
+        let member = |number| MemberSim {
+            number,
+            tables: tables.clone(),
+            up: true,
+            lag: 0,
+            refuses: BTreeMap::new(),
+            unhealthy: false,
+        };
+        Self(Arc::new(Mutex::new(Inner {
+            members: (1..=members).map(member).collect(),
+            slot: Vec::new(),
+            queue: Vec::new(),
+            now: build::now(1_000),
+            tick_ms: 1,
+            seed: 0,
+            execution: Execution::AtOnce,
+            calls: 0,
+            faults: BTreeMap::new(),
+            counts: Counts::default(),
+            witness: None,
+            witness_refused: false,
+            owner_gone: Some(false),
+            unsendable: false,
+            trace: Vec::new(),
+            violations: Vec::new(),
+        })))
+    }
+
+    pub fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().expect("no panic while locked")
+    }
+
+    pub fn advance(&self, ms: u64) {
+        self.lock().advance(ms);
+    }
+
+    pub fn record(&self) -> Option<Record> {
+        let inner = self.lock();
+        inner.slot.last().map(|row| Record::decode(&row.row).expect("the world holds decodable records"))
+    }
+
+    pub fn phase(&self) -> Option<Phase> {
+        self.record().map(|record| record.phase)
+    }
+
+    pub fn counts(&self) -> Counts {
+        self.lock().counts.clone()
+    }
+
+    /// Phases of all versions of the slot.
+    pub fn phases(&self) -> Vec<String> {
+        self.lock().slot.iter().map(|row| row.row.phase.clone()).collect()
+    }
+
+    /// Entries that publish, whatever came of them.
+    pub fn publications(&self) -> usize {
+        self.lock().queue.iter().filter(|e| e.token.contains(":publish:")).count()
+    }
+
+    pub fn entries(&self, action: &str) -> usize {
+        self.lock().queue.iter().filter(|e| e.token.contains(&format!(":{action}:"))).count()
+    }
+
+    /// What `name` is on each member.
+    pub fn at(&self, name: &str) -> Vec<Option<u64>> {
+        self.lock().members.iter().map(|m| m.tables.get(name).copied()).collect()
+    }
+
+    /// The invariants that hold at any time: no second publication, no drop of anything but a proved predecessor,
+    /// no statement without its verified record, and no generation lost that nobody dropped.
+    pub fn judge(&self) {
+        assert!(self.publications() <= 1, "{} publication entries", self.publications());
+        let inner = self.lock();
+        assert!(inner.violations.is_empty(), "{:?}", inner.violations);
+        for member in &inner.members {
+            let held: Vec<u64> = member.tables.values().copied().collect();
+            assert_eq!(held.iter().filter(|g| **g == NEW).count(), 1, "h{} lost the new one", member.number);
+        }
+    }
+}
+
+impl Inner {
+    pub fn advance(&mut self, ms: u64) {
+        self.now.boot_ms += ms;
+        self.now.wall_ms += ms;
+    }
+
+    /// Keeper's part of a mutation: conditional, atomic, acknowledged even when nothing matched.
+    pub fn apply(&mut self, mutation: &Mutation) -> MutationOutcome {
+        let latest = self.slot.last();
+        match mutation {
+            Mutation::Insert(row) if latest.is_none() => {
+                self.slot.push(VersionedRow { row: row.clone(), version: 0 });
+                MutationOutcome::Acknowledged
+            }
+            Mutation::Insert(_) => MutationOutcome::Conflict,
+            Mutation::Update { row, expected } => {
+                let matches = latest.is_some_and(|now| {
+                    now.version == expected.version
+                        && now.row.target_key == row.target_key
+                        && now.row.operation_id == expected.operation_id
+                        && now.row.fence_token == expected.fence_token
+                        && now.row.phase == expected.phase
+                });
+                if matches {
+                    let version = self.slot.len() as u64;
+                    self.slot.push(VersionedRow { row: row.clone(), version });
+                }
+                MutationOutcome::Acknowledged
+            }
+        }
+    }
+
+    /// Queues a statement, after judging whether it may exist at all.
+    pub fn enqueue(&mut self, token: &str, statement: &Statement) {
+        let authorised = self.slot.iter().any(|row| {
+            let record = Record::decode(&row.row).expect("decodable");
+            record.last_dispatch().is_some_and(|d| {
+                d.token.as_str() == token && record.statement(d) == *statement && d.receipt.is_none()
+            }) && row.row.phase.ends_with("DISPATCHING")
+        });
+        if !authorised {
+            self.violations.push(format!("{statement:?} was sent without a record of its dispatch"));
+        }
+        if let Ddl::DropIfExists { table } = &statement.ddl {
+            let unproved = self.members.iter().any(|m| m.tables.get(TARGET) != Some(&NEW));
+            if unproved || !table.table.contains("__retired_") {
+                self.violations.push(format!("drop of {} while not everybody serves the new one", table.table));
+            }
+        }
+        let name = build::entry_name(self.queue.len() as u64 + 1);
+        let entry = Entry {
+            name,
+            token: token.to_owned(),
+            statement: statement.clone(),
+            codes: BTreeMap::new(),
+            gone: false,
+        };
+        self.queue.push(entry);
+        if self.execution == Execution::AtOnce {
+            self.execute_all();
+        }
+    }
+
+    /// Every member that is up works through the queue, in order.
+    pub fn execute_all(&mut self) {
+        let up: Vec<u32> = self.members.iter().filter(|m| m.up).map(|m| m.number).collect();
+        for number in up {
+            for at in 0..self.queue.len() {
+                self.execute(at, number);
+            }
+        }
+    }
+
+    /// One member executes one entry, once.
+    pub fn execute(&mut self, entry: usize, number: u32) {
+        if self.queue[entry].codes.contains_key(&number) {
+            return;
+        }
+        let code = self.run(entry, number);
+        self.queue[entry].codes.insert(number, code);
+    }
+
+    /// The effect alone: what a server does that is killed before it marks the entry finished.
+    pub fn run(&mut self, entry: usize, number: u32) -> u32 {
+        let (statement, token) = (self.queue[entry].statement.clone(), self.queue[entry].token.clone());
+        let serving: BTreeSet<bool> =
+            self.members.iter().map(|m| m.tables.get(TARGET) == Some(&NEW)).collect();
+        let member = self.members.iter_mut().find(|m| m.number == number).expect("a member");
+        let refused = member.refuses.iter().find(|(action, _)| token.contains(&format!(":{action}:")));
+        if let Some((_, code)) = refused {
+            return *code;
+        }
+        let (code, dropped) = execute_on(&mut member.tables, &statement.ddl);
+        if let Some(generation) = dropped
+            && (generation != OLD || serving.contains(&false))
+        {
+            self.violations.push(format!("h{number} dropped generation {generation}, serving: {serving:?}"));
+        }
+        code
+    }
+
+    pub fn rows(&self, tokens: &[&str]) -> Vec<QueueRow> {
+        let entries = self.queue.iter().filter(|e| !e.gone && tokens.contains(&e.token.as_str()));
+        entries
+            .flat_map(|entry| {
+                self.members.iter().map(|member| {
+                    let code = entry.codes.get(&member.number).copied();
+                    QueueRow {
+                        entry: entry.name.clone(),
+                        token: entry.token.clone(),
+                        cluster: entry.statement.cluster.clone(),
+                        query: build::render(&entry.statement),
+                        host: Some(format!("h{}", member.number)),
+                        port: Some(9000),
+                        status: Some(if code.is_some() { "Finished" } else { "Inactive" }.into()),
+                        exception_code: code.map(i64::from),
+                        exception_text: match code {
+                            None => ExceptionText::Null,
+                            Some(0) => ExceptionText::Empty,
+                            Some(_) => ExceptionText::Some,
+                        },
+                    }
+                })
+            })
+            .collect()
+    }
+}
+
+/// Code (60 no table, 57 exists, 0 done) and the generation that a drop removed.
+fn execute_on(tables: &mut BTreeMap<String, u64>, ddl: &Ddl) -> (u32, Option<u64>) {
+    match ddl {
+        Ddl::Exchange { target, candidate } => {
+            match (tables.get(&target.table).copied(), tables.get(&candidate.table).copied()) {
+                (Some(a), Some(b)) => {
+                    tables.insert(target.table.clone(), b);
+                    tables.insert(candidate.table.clone(), a);
+                    (0, None)
+                }
+                _ => (60, None),
+            }
+        }
+        Ddl::Rename { to, .. } if tables.contains_key(&to.table) => (57, None),
+        Ddl::Rename { from, to } => match tables.remove(&from.table) {
+            Some(generation) => {
+                tables.insert(to.table.clone(), generation);
+                (0, None)
+            }
+            None => (60, None),
+        },
+        Ddl::DropIfExists { table } => (0, tables.remove(&table.table)),
+        Ddl::CreateIfNotExists { .. } => (0, None),
+    }
+}
