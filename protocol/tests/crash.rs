@@ -88,14 +88,13 @@ fn one_fault_at_every_port_call() {
 
 // proves: F-2, C-7, G-3, G-4
 #[test]
-fn two_faults_at_every_pair_of_port_calls() {
+fn two_faults_close_to_each_other() {
     let calls = calls_of_a_happy_pass(true);
     for first in 0..calls + 4 {
-        for second in first + 1..calls + 12 {
+        for second in first + 1..first + 9 {
             for faults in [
                 [Fault::LostAfter, Fault::LostAfter],
-                [Fault::LostBefore, Fault::CrashAfter],
-                [Fault::CrashAfter, Fault::LostAfter],
+                [Fault::CrashAfter, Fault::LostBefore],
                 [Fault::CrashAfter, Fault::CrashAfter],
             ] {
                 let plan = [(first, faults[0]), (second, faults[1])];

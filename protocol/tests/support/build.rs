@@ -248,13 +248,7 @@ pub fn queue_row(record: &Record, dispatch: &Dispatch, at: u32, code: Option<u32
 
 pub fn healthy(members: u32) -> Health {
     let n = u64::from(members);
-    Health {
-        active_replicas: n,
-        total_replicas: n,
-        log_max_index: 4,
-        log_pointer: 5,
-        ..Health::default()
-    }
+    Health { active_replicas: n, total_replicas: n, log_max_index: 4, log_pointer: 5, ..Health::default() }
 }
 
 /// Member `at` with these generations under these names; every other name is absent.

@@ -19,15 +19,17 @@ pub struct Worker {
     pub world: World,
     /// Gives way once before each call, so that a test can interleave workers.
     pub yields: bool,
+    /// UID of the object that it works for.
+    pub uid: String,
 }
 
 impl Worker {
     pub fn new(world: &World) -> Self {
-        Self { world: world.clone(), yields: false }
+        Self { world: world.clone(), yields: false, uid: String::new() }
     }
 
     pub fn yielding(world: &World) -> Self {
-        Self { world: world.clone(), yields: true }
+        Self { world: world.clone(), yields: true, uid: String::new() }
     }
 
     /// One port call: time passes, a planned fault strikes before or after the effect.
@@ -65,10 +67,7 @@ impl Worker {
 
 async fn give_way() {
     let mut given = false;
-    poll_fn(|_| {
-        if std::mem::replace(&mut given, true) { Poll::Ready(()) } else { Poll::Pending }
-    })
-    .await;
+    poll_fn(|_| if std::mem::replace(&mut given, true) { Poll::Ready(()) } else { Poll::Pending }).await;
 }
 
 fn slot_of(inner: &Inner, member: usize, key: &str) -> Option<VersionedRow> {
@@ -94,10 +93,8 @@ impl ControlTable for Worker {
             }
             read
         };
-        let lost = || AuthorityRead {
-            rows: vec![],
-            failures: vec![("h1:9000".into(), ReadFailure::Unavailable)],
-        };
+        let lost =
+            || AuthorityRead { rows: vec![], failures: vec![("h1:9000".into(), ReadFailure::Unavailable)] };
         self.call("read_all", effect, lost).await
     }
 
@@ -196,7 +193,7 @@ impl Owners for Worker {
         let effect = |inner: &mut Inner| {
             inner.counts.witnesses += 1;
             if !inner.witness_refused {
-                inner.witness = Some((root, version));
+                inner.witnesses.insert(self.uid.clone(), (root, version));
             }
             !inner.witness_refused
         };

@@ -13,16 +13,12 @@ use std::task::{Context, Poll};
 pub type Pass = Pin<Box<dyn Future<Output = Report>>>;
 
 /// A pass as a future that owns its worker.
-pub fn begin(worker: Worker, mut intent: Intent, memory: Memory) -> Pass {
-    intent.witnessed = worker.world.lock().witness;
+pub fn begin(mut worker: Worker, mut intent: Intent, memory: Memory) -> Pass {
+    worker.uid.clone_from(&intent.owner.uid);
+    intent.witnessed = worker.world.lock().witnesses.get(&worker.uid).copied();
     Box::pin(async move {
-        let ports = Ports {
-            control: &worker,
-            catalog: &worker,
-            ddl: &worker,
-            owners: &worker,
-            environment: &worker,
-        };
+        let ports =
+            Ports { control: &worker, catalog: &worker, ddl: &worker, owners: &worker, environment: &worker };
         pass(intent, memory, &ports, || false).await
     })
 }

@@ -88,7 +88,8 @@ pub struct Inner {
     pub calls: u32,
     pub faults: BTreeMap<u32, Fault>,
     pub counts: Counts,
-    pub witness: Option<(RootId, u64)>,
+    /// By UID of the object.
+    pub witnesses: BTreeMap<String, (RootId, u64)>,
     pub witness_refused: bool,
     pub owner_gone: Option<bool>,
     /// The send path cannot write a byte.
@@ -127,7 +128,7 @@ impl World {
             calls: 0,
             faults: BTreeMap::new(),
             counts: Counts::default(),
-            witness: None,
+            witnesses: BTreeMap::new(),
             witness_refused: false,
             owner_gone: Some(false),
             unsendable: false,
@@ -235,7 +236,8 @@ impl Inner {
         if let Ddl::DropIfExists { table } = &statement.ddl {
             let unproved = self.members.iter().any(|m| m.tables.get(TARGET) != Some(&NEW));
             if unproved || !table.table.contains("__retired_") {
-                self.violations.push(format!("drop of {} while not everybody serves the new one", table.table));
+                self.violations
+                    .push(format!("drop of {} while not everybody serves the new one", table.table));
             }
         }
         let name = build::entry_name(self.queue.len() as u64 + 1);
