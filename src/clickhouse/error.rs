@@ -166,13 +166,29 @@ mod tests {
             (OLD_INSERT, Conflict, Conflict),
             (OLD_UPDATE, Conflict, Conflict),
             (DOWN, Unknown, Unknown),
-            ("Code: 999. Coordination::Exception: Connection loss, path /x. (KEEPER_EXCEPTION)", Unknown, Unknown),
-            ("Code: 999. DB::Exception: Coordination error: Operation timeout. (KEEPER_EXCEPTION)", Unknown, Unknown),
+            (
+                "Code: 999. Coordination::Exception: Connection loss, path /x. (KEEPER_EXCEPTION)",
+                Unknown,
+                Unknown,
+            ),
+            (
+                "Code: 999. DB::Exception: Coordination error: Operation timeout. (KEEPER_EXCEPTION)",
+                Unknown,
+                Unknown,
+            ),
             ("Code: 999. DB::Exception: Session expired. (KEEPER_EXCEPTION)", Unknown, Unknown),
             // About the server's session, in the words of a conflict.
-            ("Code: 999. DB::Exception: Node exists, path: /clickhouse/sessions/x (KEEPER_EXCEPTION)", Unknown, Unknown),
+            (
+                "Code: 999. DB::Exception: Node exists, path: /clickhouse/sessions/x (KEEPER_EXCEPTION)",
+                Unknown,
+                Unknown,
+            ),
             ("Code: 999. DB::Exception: Transaction failed (No node): Op #0, path: /x", Unknown, Unknown),
-            ("Code: 999. DB::Exception: Transaction failed (Connection loss): Op #0, path: /x", Unknown, Unknown),
+            (
+                "Code: 999. DB::Exception: Transaction failed (Connection loss): Op #0, path: /x",
+                Unknown,
+                Unknown,
+            ),
             ("Code: 999. DB::Exception: Transaction failed", Unknown, Unknown),
             // The words in another error.
             ("Code: 210. DB::Exception: Transaction failed (Node exists): Op #0, path: /x", Unknown, Unknown),
@@ -180,7 +196,8 @@ mod tests {
             let error = ServerError::parse(text).unwrap();
             assert_eq!(mutation_outcome(&insert(), error), inserting, "INSERT: {text}");
             assert_eq!(mutation_outcome(&update(), error), updating, "UPDATE: {text}");
-            let read = if error.code == 999 { ReadFailure::KeeperUnavailable } else { ReadFailure::Unavailable };
+            let read =
+                if error.code == 999 { ReadFailure::KeeperUnavailable } else { ReadFailure::Unavailable };
             assert_eq!(read_failure(error), read, "{text}");
         }
     }

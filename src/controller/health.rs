@@ -9,11 +9,37 @@ use hyper_util::server::conn::auto;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use tokio::net::TcpListener;
 
+/// Counts the caches that are filled. Not by the stores' own waiting, of which only one waiter is woken.
+#[derive(Debug)]
+pub(super) struct Readiness {
+    missing: AtomicU32,
+}
+
+impl Readiness {
+    pub(super) fn new(caches: u32) -> Self {
+        Self { missing: AtomicU32::new(caches) }
+    }
+
+    /// To be called when one cache has its first list; further calls say nothing new.
+    pub(super) fn caches(self: &Arc<Self>) -> impl Fn() + Send + 'static {
+        let (this, first) = (Arc::clone(self), AtomicBool::new(true));
+        move || {
+            if first.swap(false, Ordering::SeqCst) {
+                this.missing.fetch_sub(1, Ordering::SeqCst);
+            }
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        self.missing.load(Ordering::SeqCst) == 0
+    }
+}
+
 /// Serves until the process ends.
-pub(super) async fn serve(listener: TcpListener, ready: Arc<AtomicBool>, metrics: Arc<Metrics>) {
+pub(super) async fn serve(listener: TcpListener, ready: Arc<Readiness>, metrics: Arc<Metrics>) {
     loop {
         let Ok((stream, _peer)) = listener.accept().await else { continue };
         let (ready, metrics) = (Arc::clone(&ready), Arc::clone(&metrics));
@@ -34,10 +60,10 @@ pub(super) async fn bind(listen: SocketAddr) -> std::io::Result<TcpListener> {
     TcpListener::bind(listen).await
 }
 
-fn respond(path: &str, ready: &AtomicBool, metrics: &Metrics) -> Response<String> {
+fn respond(path: &str, ready: &Readiness, metrics: &Metrics) -> Response<String> {
     let (status, body) = match path {
         "/livez" => (StatusCode::OK, "ok\n".to_owned()),
-        "/readyz" if ready.load(Ordering::SeqCst) => (StatusCode::OK, "ok\n".to_owned()),
+        "/readyz" if ready.is_ready() => (StatusCode::OK, "ok\n".to_owned()),
         "/readyz" => (StatusCode::SERVICE_UNAVAILABLE, "caches are not filled yet\n".to_owned()),
         "/metrics" => (StatusCode::OK, metrics.render()),
         _ => (StatusCode::NOT_FOUND, "not found\n".to_owned()),

@@ -17,7 +17,7 @@ mod status;
 
 use crate::api::{ClusterPublication, PublicationCluster};
 use context::Context;
-use futures::StreamExt;
+use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::runtime::controller::{Action, Config};
 use kube::runtime::events::{Recorder, Reporter};
@@ -61,7 +61,7 @@ pub async fn run(listen: SocketAddr) -> Result<(), RunError> {
     let client = Client::try_from(kube::Config::infer().await?)?;
     let listener = health::bind(listen).await?;
     let metrics = Arc::new(metrics::Metrics::new());
-    let ready = Arc::new(AtomicBool::new(false));
+    let ready = Arc::new(health::Readiness::new(2));
     tokio::spawn(health::serve(listener, Arc::clone(&ready), Arc::clone(&metrics)));
     let system = Api::<Namespace>::all(client.clone()).get_metadata("kube-system").await?;
     let kube_uid = system.uid().ok_or(RunError::NoKubeUid)?;
@@ -81,16 +81,21 @@ pub async fn run(listen: SocketAddr) -> Result<(), RunError> {
         wake,
         Arc::clone(&stopping),
     ));
-    let cluster_stream = changes(&client, cluster_writer, |c: &PublicationCluster| intent_hash(c, None));
+    let cluster_stream =
+        changes(&client, cluster_writer, ready.caches(), |c: &PublicationCluster| intent_hash(c, None));
     let publication_stream =
-        changes(&client, publication_writer, |p: &ClusterPublication| intent_hash(p, None));
+        changes(&client, publication_writer, ready.caches(), |p: &ClusterPublication| intent_hash(p, None));
     // A second watch of the few clusters: publications wait for what its status says.
     let (_, watch_writer) = reflector::store();
-    let cluster_changes = changes(&client, watch_writer, |c: &PublicationCluster| {
-        intent_hash(c, c.status.as_ref().map(|s| format!("{:?}{:?}", s.facade_root, s.conditions)))
-    });
+    let cluster_changes = changes(
+        &client,
+        watch_writer,
+        Arc::new(health::Readiness::new(1)).caches(),
+        |c: &PublicationCluster| {
+            intent_hash(c, c.status.as_ref().map(|s| format!("{:?}{:?}", s.facade_root, s.conditions)))
+        },
+    );
 
-    tokio::spawn(announce_ready(clusters.clone(), publications.clone(), ready));
     let signal = {
         let stopping = Arc::clone(&stopping);
         async move {
@@ -109,7 +114,7 @@ pub async fn run(listen: SocketAddr) -> Result<(), RunError> {
         .with_config(config.clone())
         .graceful_shutdown_on(stop_clusters)
         .run(cluster::reconcile, retry, Arc::clone(&context))
-        .for_each(|_| std::future::ready(()));
+        .for_each(report);
     let users = publications.clone();
     let for_publications = Controller::for_stream(publication_stream, publications)
         .with_config(config)
@@ -117,7 +122,7 @@ pub async fn run(listen: SocketAddr) -> Result<(), RunError> {
         .reconcile_on(woken)
         .graceful_shutdown_on(stop_publications)
         .run(publication::reconcile, retry, context)
-        .for_each(|_| std::future::ready(()));
+        .for_each(report);
     tracing::info!("running");
     futures::join!(for_clusters, for_publications);
     tracing::info!("stopped");
@@ -128,6 +133,7 @@ pub async fn run(listen: SocketAddr) -> Result<(), RunError> {
 fn changes<K>(
     client: &Client,
     writer: reflector::store::Writer<K>,
+    filled: impl Fn() + Send + 'static,
     hash: impl Fn(&K) -> Option<u64> + Send + 'static,
 ) -> impl futures::Stream<Item = Result<K, watcher::Error>> + Send + 'static
 where
@@ -144,6 +150,11 @@ where
         .default_backoff()
         .modify(|object| object.managed_fields_mut().clear())
         .reflect(writer)
+        .inspect_ok(move |event| {
+            if matches!(event, watcher::Event::InitDone) {
+                filled();
+            }
+        })
         .applied_objects()
         .predicate_filter(hash, kube::runtime::PredicateConfig::default())
 }
@@ -184,13 +195,13 @@ fn retry<K>(_: Arc<K>, error: &kube::Error, _: Arc<Context>) -> Action {
     Action::requeue(Duration::from_secs(2))
 }
 
-async fn announce_ready(
-    clusters: Store<PublicationCluster>,
-    publications: Store<ClusterPublication>,
-    ready: Arc<AtomicBool>,
-) {
-    let filled = clusters.wait_until_ready().await.is_ok() && publications.wait_until_ready().await.is_ok();
-    ready.store(filled, Ordering::SeqCst);
+/// A watch that fails is retried with backoff; a person must be able to see why.
+async fn report<T, E: std::error::Error>(result: Result<T, E>) {
+    if let Err(error) = result {
+        let chain = std::iter::successors(error.source(), |cause| cause.source());
+        let causes: Vec<String> = chain.map(ToString::to_string).collect();
+        tracing::warn!(error = %error, causes = %causes.join(": "), "a watch or reconciliation failed");
+    }
 }
 
 async fn shutdown_signal() {

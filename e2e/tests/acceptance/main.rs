@@ -1,0 +1,36 @@
+//! Acceptance: the operator as its own process, the chart's ServiceAccount, a real API server, the embedded cluster.
+//! Every verdict comes from outside: entries counted in Keeper, tables read on the members.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // the whole target is tests
+
+mod basics;
+mod stage;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use stage::Stage;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+type Case = for<'a> fn(&'a mut Stage) -> Pin<Box<dyn Future<Output = publication_e2e::Result<()>> + 'a>>;
+
+fn main() {
+    let mut arguments = Arguments::from_args();
+    // Cases share the machine's two cores and one environment for each size.
+    arguments.test_threads = Some(1);
+    let runtime = Arc::new(tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap());
+    let stages = Arc::new(stage::Stages::default());
+    let trials = basics::CASES
+        .iter()
+        .map(|(name, members, case)| {
+            let (runtime, stages, members, case) =
+                (Arc::clone(&runtime), Arc::clone(&stages), *members, *case);
+            Trial::test(*name, move || {
+                runtime.block_on(stages.run(members, case)).map_err(|error| Failed::from(error.to_string()))
+            })
+        })
+        .collect();
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    runtime.block_on(stages.end());
+    conclusion.exit();
+}

@@ -1,0 +1,105 @@
+//! One environment for each number of members, started when first needed, and a database of its own for each case.
+
+use publication_e2e::ddl::count_kind;
+use publication_e2e::manifests::Publication;
+use publication_e2e::{Environment, Error, Options, Result};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tokio::sync::Mutex;
+
+pub const SOON: Duration = Duration::from_secs(60);
+pub const SPACE: &str = "shop";
+
+/// What a case plays on.
+pub struct Stage {
+    pub env: Environment,
+    cases: usize,
+    /// Database of the present case.
+    pub database: String,
+}
+
+impl Stage {
+    async fn start(members: usize) -> Result<Self> {
+        let options = Options { name: format!("acceptance-{members}"), members, ..Options::default() };
+        let mut env = Environment::start(options).await?;
+        env.apply_platform().await?;
+        env.namespace(SPACE).await?;
+        env.start_operator().await?;
+        env.wait_cluster_ready(SOON).await?;
+        Ok(Self { env, cases: 0, database: String::new() })
+    }
+
+    /// A fresh database, no faults, empty logs.
+    async fn next(&mut self) -> Result<()> {
+        self.cases += 1;
+        self.database = format!("shop{}", self.cases);
+        self.env.clear_faults().await?;
+        self.env.cluster.create_database(&self.database).await
+    }
+
+    /// A target with 3 rows (if wanted) and a candidate with `rows` rows.
+    pub async fn tables(&self, target: bool, rows: u64) -> Result<()> {
+        if target {
+            self.env.cluster.table_with_rows(&self.database, "orders", 3, 0).await?;
+        }
+        self.env.cluster.table_with_rows(&self.database, "orders__pub_1", rows, 100).await
+    }
+
+    /// The usual publication of this case.
+    pub fn publication(&self, rows: u64) -> Publication {
+        Publication::new(SPACE, &format!("{}-orders", self.database), &self.database, "orders", rows)
+    }
+
+    /// Statements of a kind that name this case's database, counted in Keeper.
+    pub async fn entries(&self, kind: &str) -> Result<usize> {
+        let all = self.env.ddl_entries().await?;
+        let own: Vec<_> = all.into_iter().filter(|entry| entry.query.contains(&self.database)).collect();
+        Ok(count_kind(&own, kind, None))
+    }
+
+    /// Every member serves exactly this many rows and nothing but the target is left.
+    pub async fn published(&self, rows: u64) -> Result<()> {
+        let counts = self.env.cluster.counts(&self.database, "orders").await?;
+        expect("rows of the target by member", &counts, &vec![rows; counts.len()])?;
+        let tables = format!("SELECT name FROM system.tables WHERE database = '{}'", self.database);
+        for member in 0..counts.len() {
+            let names = self.env.cluster.sql(member, &tables).await?;
+            expect("tables left", &names.trim(), &"orders")?;
+        }
+        Ok(())
+    }
+}
+
+pub fn expect<T: PartialEq + std::fmt::Debug>(what: &str, found: &T, wanted: &T) -> Result<()> {
+    if found == wanted {
+        Ok(())
+    } else {
+        Err(Error::other(what, format!("found {found:?}, expected {wanted:?}")))
+    }
+}
+
+/// All stages of the run.
+#[derive(Default)]
+pub struct Stages {
+    by_members: Mutex<BTreeMap<usize, Stage>>,
+}
+
+impl Stages {
+    pub async fn run(&self, members: usize, case: crate::Case) -> Result<()> {
+        let mut stages = self.by_members.lock().await;
+        if !stages.contains_key(&members) {
+            stages.insert(members, Stage::start(members).await?);
+        }
+        let Some(stage) = stages.get_mut(&members) else { return Err(Error::other("stage", members)) };
+        stage.next().await?;
+        match case(stage).await {
+            Ok(()) => Ok(()),
+            Err(error) => Err(stage.env.explain(&error)),
+        }
+    }
+
+    /// Ends every process.
+    pub async fn end(&self) {
+        self.by_members.lock().await.clear();
+    }
+}
