@@ -13,7 +13,8 @@ fn is_on_cluster(record: &Record) -> bool {
     record.statement.text.contains("ON CLUSTER")
 }
 
-/// Versioned writes of the authority: strict INSERT and `ALTER … UPDATE`.
+/// Versioned writes of the authority: strict INSERT and `ALTER … UPDATE`. The binding row that the PublicationCluster's
+/// bootstrap inserts is one too: clear the logs once the cluster is ready.
 pub fn authority_mutations(records: &[Record]) -> Vec<&Record> {
     let writes = |r: &&Record| {
         matches!(r.statement.kind, StatementKind::Insert | StatementKind::Update) && !is_on_cluster(r)

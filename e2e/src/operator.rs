@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::leash::{Launch, Leashed};
 use crate::paths;
 use crate::poll::{Seen, eventually};
@@ -88,7 +88,7 @@ impl Operator {
 
     pub async fn ready(&mut self) -> Result<()> {
         let (process, listen) = (&mut self.process, self.listen);
-        eventually(READY_WITHIN, &format!("{} is ready", self.launch.name), || {
+        let waited = eventually(READY_WITHIN, &format!("{} is ready", self.launch.name), || {
             let running = process.check_running();
             async move {
                 running?;
@@ -96,7 +96,10 @@ impl Operator {
                 Ok(Seen::when(status == 200, format!("{status}: {text}")))
             }
         })
-        .await
+        .await;
+        waited.map_err(
+            |e| if e.is_final() { e } else { Error::other(e.to_string(), paths::tail(&self.log, 30)) },
+        )
     }
 
     pub async fn metrics(&self) -> Result<String> {
@@ -119,6 +122,7 @@ async fn spawn(launch: &OperatorLaunch, listen: SocketAddr, log: &Path) -> Resul
         .args(["--listen".to_owned(), listen.to_string()])
         .args(&launch.args)
         .env("KUBECONFIG", &launch.kubeconfig)
+        .env("NO_COLOR", "1")
         .env("RUST_LOG", std::env::var("E2E_RUST_LOG").unwrap_or_else(|_| FILTER.to_owned()));
     for (name, value) in &launch.env {
         process = process.env(name, value);
