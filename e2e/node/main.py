@@ -53,6 +53,11 @@ class Member:
     def execute(self, request: Request) -> bytes:
         """A statement from HTTP."""
         self.statements.check(request.sql, "http", request.user)
+        answer = self._execute(request)
+        self.statements.check(request.sql, "http", request.user, after=True)
+        return answer
+
+    def _execute(self, request: Request) -> bytes:
         settings = request.settings
         if on_cluster(request.sql) is not None:
             return self.ddl.execute(request.sql, settings, request.database, request.query_id, request.format)

@@ -86,8 +86,8 @@ def _skip_low_cardinality(name: str, data: bytes, at: int, rows: int) -> int:
     if name.startswith("Nullable("):
         name = split_type(name)[1][0]
     at = skip_data(name, data, at, keys)
-    (count,) = struct.unpack_from("<Q", data, at)
-    return at + 8 + count * (1 << (flags & 0xFF))
+    count = int(struct.unpack_from("<Q", data, at)[0])
+    return at + 8 + count * int(1 << (flags & 0xFF))
 
 
 def _prefix(name: str, data: bytes, at: int) -> int:
@@ -120,7 +120,7 @@ def skip_data(name: str, data: bytes, at: int, rows: int) -> int:
     if base == "LowCardinality":
         return _skip_low_cardinality(parts[0], data, at, rows)
     if base in ("Array", "Map", "Nested"):
-        total = struct.unpack_from("<Q", data, at + 8 * (rows - 1))[0] if rows else 0
+        total = int(struct.unpack_from("<Q", data, at + 8 * (rows - 1))[0]) if rows else 0
         at += 8 * rows
         for part in parts:
             at = skip_data(_element(part) if base == "Nested" else part, data, at, total)

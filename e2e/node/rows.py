@@ -22,7 +22,7 @@ def _plain_table(create: str, name: str) -> str:
     """The CREATE statement of a MergeTree table with the columns and keys of a Replicated one."""
     found = tokens(create)
     start = next(i for i, t in enumerate(found) if t.text == "(")
-    edits = [(0, found[start].start, f"CREATE TABLE {OVERLAY_DB}.{ident(name)} ")]
+    edits = [(0, found[start].start, f"CREATE TABLE {name} ")]
     engine = next(i for i, t in enumerate(found) if t.is_word("ENGINE"))
     word = found[engine + 2]
     edits.append((word.start, word.end, word.text.replace("Replicated", "", 1)))
@@ -88,20 +88,22 @@ class Loader:
         keeper_path = self._one(
             "SELECT replica_path FROM system.replicas WHERE " + here.format("table")
         )["replica_path"]
-        plain = f"load_{uuid.uuid4().hex}"
+        plain = f"{OVERLAY_DB}.load_{uuid.uuid4().hex}"
         self.engine.run(_plain_table(info["create_table_query"], plain))
-        self.engine.run(f"INSERT INTO {OVERLAY_DB}.{plain} {select}")
-        parts = [json.loads(line) for line in self.engine.run(
-            f"SELECT name, path FROM system.parts WHERE database = '{OVERLAY_DB}' AND table = '{plain}' AND active",
-            "JSONEachRow",
-        ).decode().splitlines()]
-        self.engine.run(f"DETACH TABLE {name}")
         try:
-            for part in parts:
-                self._place(part, info["data_paths"][0], keeper_path)
+            self.engine.run(f"INSERT INTO {plain} {select}")
+            parts = [json.loads(line) for line in self.engine.run(
+                f"SELECT name, path FROM system.parts WHERE concat(database, '.', table) = '{plain}' AND active",
+                "JSONEachRow",
+            ).decode().splitlines()]
+            self.engine.run(f"DETACH TABLE {name}")
+            try:
+                for part in parts:
+                    self._place(part, info["data_paths"][0], keeper_path)
+            finally:
+                self.engine.run(f"ATTACH TABLE {name}")
         finally:
-            self.engine.run(f"ATTACH TABLE {name}")
-            self.engine.run(f"DETACH TABLE {OVERLAY_DB}.{plain} PERMANENTLY")
+            self.engine.run(f"DROP TABLE {plain}", settings={"max_table_size_to_drop": "0"})
         return {"count": int(self.engine.value(f"SELECT count() FROM {name}")), "parts": len(parts)}
 
     def _place(self, part: dict[str, str], data_path: str, keeper_path: str) -> None:

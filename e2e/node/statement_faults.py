@@ -8,7 +8,10 @@ from engine import DbError
 
 
 class StatementFaults:
-    """Rules {"match": substring, "code", "message", "times", "where": "http" | "native" | "any", "user"}."""
+    """Rules {"match": substring, "code", "message", "times", "where": "http" | "native" | "any", "user", "after"}.
+
+    With "after" the statement runs first: an error that says nothing about the effect.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -16,7 +19,7 @@ class StatementFaults:
 
     def add(self, rule: dict[str, Any], name: str) -> None:
         with self._lock:
-            self._rules.append({"match": "", "times": 0, "where": "any", "user": None, **rule, "name": name})
+            self._rules.append({"match": "", "times": 0, "where": "any", "user": None, "after": False, **rule, "name": name})
 
     def clear(self) -> None:
         with self._lock:
@@ -26,12 +29,12 @@ class StatementFaults:
         with self._lock:
             return [dict(rule) for rule in self._rules]
 
-    def check(self, sql: str, where: str, user: Optional[str] = None) -> None:
+    def check(self, sql: str, where: str, user: Optional[str] = None, after: bool = False) -> None:
         with self._lock:
             for rule in self._rules:
                 if rule["match"] not in sql or rule["where"] not in ("any", where):
                     continue
-                if rule["user"] not in (None, user):
+                if rule["user"] not in (None, user) or rule["after"] != after:
                     continue
                 if rule["times"]:  # 0 is for ever
                     rule["times"] -= 1

@@ -1,221 +1,16 @@
-"""Two members on free ports against a real ZooKeeper.
+"""The member against a real ZooKeeper; run with the Python that has the engine:
 
-    python e2e/node/test_node.py            # the engine of this interpreter
-    NODE_PYTHON=…/python python e2e/node/test_node.py   # members run by another interpreter
+    python -m unittest discover -s e2e/node
+
+NODE_PYTHON names another interpreter for the members, ZOOKEEPER_SERVER another launcher, KEEP_WORK keeps the logs.
 """
 from __future__ import annotations
 
-import base64
-import http.client
-import json
-import os
-import shutil
 import signal
-import socket
-import subprocess
-import sys
-import tempfile
 import time
 import unittest
-import uuid
-from pathlib import Path
-from typing import Any, Callable, Optional
-from urllib.parse import urlencode
 
-HERE = Path(__file__).resolve().parent
-ZOOKEEPER = os.environ.get("ZOOKEEPER_SERVER") or str(HERE.parents[1] / ".tools/bin/zookeeper-server")
-NODE_PYTHON = os.environ.get("NODE_PYTHON", sys.executable)
-READS = {
-    "skip_unavailable_shards": "0", "use_hedged_requests": "0", "connections_with_failover_max_tries": "1",
-    "handshake_timeout_ms": "1000", "connect_timeout_with_failover_ms": "500", "max_execution_time": "20",
-    "receive_timeout": "5", "send_timeout": "5",
-}
-DEADLINE = 60.0
-
-
-def free_port(host: str = "127.0.0.1") -> int:
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        return int(probe.getsockname()[1])
-
-
-def until(what: str, check: Callable[[], Any], seconds: float = DEADLINE) -> Any:
-    """Polls until the check gives something true; errors count as not yet."""
-    end, last = time.monotonic() + seconds, None
-    while time.monotonic() < end:
-        try:
-            if value := check():
-                return value
-        except (OSError, AssertionError, http.client.HTTPException) as error:
-            last = error
-        time.sleep(0.02)
-    raise AssertionError(f"not within {seconds} s: {what} ({last})")
-
-
-class Answer:
-    def __init__(self, status: int, headers: Any, body: bytes) -> None:
-        self.status, self.headers, self.body = status, headers, body
-        self.text = body.decode("utf-8", "replace")
-        self.code = int(headers.get("X-ClickHouse-Exception-Code") or 0)
-
-    def rows(self) -> list[dict[str, Any]]:
-        assert self.status == 200, self.text
-        return [json.loads(line) for line in self.text.splitlines()]
-
-
-class Node:
-    def __init__(self, spec_path: str, spec: dict[str, Any], index: int) -> None:
-        self.spec_path, self.index, self.member = spec_path, index, spec["members"][index]
-        self.password = "pw"
-        self.process: Optional[subprocess.Popen[bytes]] = None
-        self.log = open(Path(spec_path).parent / f"member{index}.log", "ab")
-
-    def start(self) -> None:
-        self.process = subprocess.Popen(
-            [NODE_PYTHON, str(HERE / "main.py"), "--spec", self.spec_path, "--index", str(self.index)],
-            stdout=subprocess.PIPE, stderr=self.log,
-        )
-
-    def ready(self) -> None:
-        assert self.process is not None and self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert line == b"READY\n", f"member {self.index} said {line!r}, see its log"
-
-    def stop(self, how: int = signal.SIGTERM) -> int:
-        assert self.process is not None and self.process.stdout is not None
-        if self.process.poll() is None:
-            self.process.send_signal(how)
-        code = self.process.wait(10)
-        self.process.stdout.close()
-        return code
-
-    def query(self, sql: str, fmt: str = "JSONEachRow", method: str = "POST", **settings: str) -> Answer:
-        token = base64.b64encode(f"publisher:{self.password}".encode()).decode()
-        connection = http.client.HTTPConnection(self.member["host"], self.member["http_port"], timeout=DEADLINE)
-        params: dict[str, str] = {"default_format": fmt, **settings}
-        body: Optional[bytes] = sql.encode()
-        if method == "GET":
-            params["query"], body = sql, None
-        try:
-            connection.request(method, "/?" + urlencode(params), body, {"Authorization": f"Basic {token}"})
-            response = connection.getresponse()
-            return Answer(response.status, response.headers, response.read())
-        finally:
-            connection.close()
-
-    def rows(self, sql: str, **settings: str) -> list[dict[str, Any]]:
-        return self.query(sql, **settings).rows()
-
-    def all(self, inner: str) -> list[dict[str, Any]]:
-        return self.rows(f"SELECT * FROM clusterAllReplicas('main', view({inner}))", **READS)
-
-    def admin(self, path: str, body: Any = None, method: str = "POST") -> Any:
-        connection = http.client.HTTPConnection("127.0.0.1", self.member["admin_port"], timeout=DEADLINE)
-        try:
-            connection.request(method, path, json.dumps(body or {}))
-            response = connection.getresponse()
-            raw = response.read()
-            assert response.status == 200, raw
-            return json.loads(raw)
-        finally:
-            connection.close()
-
-
-class ClusterTest(unittest.TestCase):
-    work: str
-    zookeeper: Optional[subprocess.Popen[bytes]] = None
-    nodes: list[Node]
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        cls.work = tempfile.mkdtemp(prefix="node-test-")
-        cls.nodes = []
-        port = free_port()
-        config = Path(cls.work) / "zoo.cfg"
-        config.write_text(
-            f"tickTime=500\ndataDir={cls.work}/zk\nclientPort={port}\nclientPortAddress=127.0.0.1\nmaxClientCnxns=0\n"
-        )
-        try:
-            with open(Path(cls.work) / "zookeeper.log", "ab") as log:
-                cls.zookeeper = subprocess.Popen([ZOOKEEPER, str(config)], stdout=log, stderr=log)
-            until("ZooKeeper", lambda: socket.create_connection(("127.0.0.1", port), 1).close() is None)
-            members = [
-                {
-                    "host": f"127.0.0.{index + 2}", "tcp_port": free_port(), "http_port": free_port(),
-                    "admin_port": free_port(), "replica": f"r{index + 1}", "shard": "01",
-                    "dir": f"{cls.work}/m{index}", "server_uuid": str(uuid.uuid4()),
-                }
-                for index in range(2)
-            ]
-            cls.spec = {
-                "cluster": "main", "zookeeper": f"127.0.0.1:{port}", "members": members,
-                "users": {"publisher": {"password": "pw"}}, "session_timeout_ms": 5000, "operation_timeout_ms": 2000,
-                "extra_clusters": {"other": [{"shard": "01", "host": "127.0.0.9", "port": 9}]},
-            }
-            path = Path(cls.work) / "spec.json"
-            path.write_text(json.dumps(cls.spec))
-            cls.nodes = [Node(str(path), cls.spec, index) for index in range(2)]
-            for node in cls.nodes:
-                node.start()
-            for node in cls.nodes:
-                node.ready()
-            for database in ("shop", "publication"):
-                cls.nodes[0].query(f"CREATE DATABASE {database} ON CLUSTER main").rows()
-        except BaseException:
-            cls.tearDownClass()
-            raise
-
-    @classmethod
-    def tearDownClass(cls) -> None:
-        for node in cls.nodes:
-            if node.process is not None:
-                node.stop(signal.SIGKILL)
-            node.log.close()
-        if cls.zookeeper is not None:
-            cls.zookeeper.kill()
-            cls.zookeeper.wait()
-        if "KEEP_WORK" not in os.environ:
-            shutil.rmtree(cls.work, ignore_errors=True)
-
-    def setUp(self) -> None:
-        self.a, self.b = self.nodes
-        self.name = "t" + uuid.uuid4().hex[:8]
-        for node in self.nodes:
-            node.admin("/ddl/clear")
-
-    def create(self, table: str) -> None:
-        self.a.query(
-            f"CREATE TABLE shop.{table} ON CLUSTER main (id UInt64, name String) "
-            "ENGINE = ReplicatedMergeTree('/clickhouse/tables/{uuid}/{shard}', '{replica}') ORDER BY id"
-        ).rows()
-
-    def pair(self) -> tuple[str, str]:
-        """A target and its candidate."""
-        names = self.name, f"{self.name}__pub_1"
-        for name in names:
-            self.create(name)
-        return names
-
-    def uuids(self, *tables: str) -> list[list[str]]:
-        """Per member the UUIDs of the tables, in the order asked for; read from each member itself."""
-        out = []
-        for node in self.nodes:
-            found = {r["name"]: r["u"] for r in node.rows(
-                "SELECT name, toString(uuid) AS u FROM system.tables WHERE database = 'shop'")}
-            out.append([found.get(table, "") for table in tables])
-        return out
-
-    def queue(self, token: str, node: Optional[Node] = None) -> dict[str, dict[str, Any]]:
-        rows = (node or self.a).rows(
-            f"SELECT * FROM system.distributed_ddl_queue WHERE settings['log_comment'] = '{token}'")
-        return {row["host"]: row for row in rows}
-
-    def finished(self, token: str) -> dict[str, dict[str, Any]]:
-        def check() -> Any:
-            rows = self.queue(token)
-            return rows if rows and all(r["status"] == "Finished" for r in rows.values()) else None
-
-        return dict(until(f"{token} finished", check))
+from test_support import READS, ClusterTest, until
 
 
 class Members(ClusterTest):
@@ -249,6 +44,32 @@ class Members(ClusterTest):
                 self.a.all(f"SELECT serverUUID() AS u, * FROM system.{table} LIMIT 50")
                 self.a.rows(f"SELECT * FROM clusterAllReplicas('main', system.{table})", **READS)
 
+    def test_reads_of_the_operator(self) -> None:
+        """Each as it is, of one member and of all, also in the binary format of its client."""
+        server = "toString(serverUUID()) AS server"
+        self.create(self.name)
+        reads = [
+            f"SELECT {server}, toUInt64(count()) AS rows FROM shop.`{self.name}`",
+            f"SELECT {server}, hostName() AS host_name, toUInt16(tcpPort()) AS tcp_port, version() AS version",
+            f"SELECT {server}, name, toString(uuid) AS uuid, engine, engine_full, create_table_query, sorting_key, "
+            "primary_key, partition_key, sampling_key FROM system.tables "
+            f"WHERE database = 'shop' AND name IN ('{self.name}')",
+            f"SELECT {server}, is_readonly, toUInt64(queue_size) AS queue_size, toUInt64(active_replicas) AS a, "
+            "toUInt8(zookeeper_exception != '') AS keeper_exception FROM system.replicas "
+            f"WHERE database = 'shop' AND table = '{self.name}'",
+            f"SELECT {server}, '' AS entry, CAST(NULL AS Nullable(UInt16)) AS port, CAST(NULL AS Nullable(String)) AS "
+            f"status UNION ALL SELECT {server}, entry, port, CAST(status AS Nullable(String)) AS status "
+            "FROM system.distributed_ddl_queue WHERE cluster = 'main' AND settings['log_comment'] IN ('x')",
+        ]
+        uuids = {m["server_uuid"] for m in self.spec["members"]}
+        for read in reads:
+            with self.subTest(read=read):
+                self.assertEqual([r["server"] for r in self.b.rows(read)], [self.b.member["server_uuid"]])
+                self.assertEqual({r["server"] for r in self.b.all(read)}, uuids)
+                binary = self.a.query(read, fmt="RowBinaryWithNamesAndTypes")
+                self.assertEqual(binary.status, 200)
+                self.assertIn(b"\x06server", binary.body[:8])
+
     def test_errors_and_users(self) -> None:
         for sql, settings, status, code in (
             ("SELECT * FROM shop.nosuch", {}, 404, 60), ("SELECT 1", {"nosuch": "1"}, 404, 115),
@@ -279,6 +100,9 @@ class Members(ClusterTest):
             self.assertEqual(self.a.query(read, **READS).status, 200)
         finally:
             self.a.admin("/statements/clear")
+        self.a.admin("/statements/fail", {"match": "CREATE DATABASE", "code": 999, "times": 1, "after": True})
+        self.assertEqual(self.a.query(f"CREATE DATABASE {self.name}").code, 999)
+        self.assertEqual(len(self.a.rows(f"SELECT 1 FROM system.databases WHERE name = '{self.name}'")), 1)
         self.assertIn("publisher", self.a.query("SHOW GRANTS", fmt="TSV").text)
         self.assertEqual(self.a.rows("SELECT currentUser() AS u"), [{"u": "publisher"}])
 
@@ -314,42 +138,6 @@ class Members(ClusterTest):
             self.b.start()
             self.b.ready()
         self.assertEqual(len(self.a.rows(read, **READS)), 2)
-
-
-class Facade(ClusterTest):
-    def test_compare_and_swap(self) -> None:
-        table = f"publication.{self.name}"
-        create = (f"CREATE TABLE IF NOT EXISTS {table} ON CLUSTER main (target_key String, phase String, "
-                  f"sha FixedString(4)) ENGINE = KeeperMap('/{self.name}') PRIMARY KEY target_key")
-        self.a.query(create, log_comment="boot").rows()
-        self.b.query(create).rows()
-        strict = {"keeper_map_strict_mode": "1", "insert_keeper_max_retries": "0"}
-        insert = f"INSERT INTO {table} (target_key, phase, sha) VALUES ('k', 'PREPARED', 'abcd')"
-        self.assertEqual(self.a.query(insert, **strict).status, 200)
-        again = self.b.query(insert, **strict)
-        self.assertEqual(again.code, 999)
-        self.assertIn("Transaction failed", again.text)
-
-        def versions() -> list[tuple[str, int]]:
-            rows = self.b.all(f"SELECT serverUUID() AS u, phase, _version AS v FROM {table} WHERE target_key = 'k'")
-            self.assertEqual(len({r["u"] for r in rows}), 2)
-            return sorted({(r["phase"], r["v"]) for r in rows})
-
-        update = f"ALTER TABLE {table} UPDATE phase = '{{}}' WHERE target_key = 'k' AND _version = {{}} AND phase = '{{}}'"
-        answer = self.b.query(update.format("NEXT", 0, "PREPARED"), **strict)
-        self.assertEqual(answer.status, 200, answer.text)
-        self.assertEqual(versions(), [("NEXT", 1)])
-        for stale in (update.format("LOST", 0, "PREPARED"), update.format("LOST", 1, "PREPARED")):
-            self.assertEqual(self.a.query(stale, **strict).status, 200)  # acknowledged, matches nothing
-        self.assertEqual(versions(), [("NEXT", 1)])
-        self.b.admin("/keeper/stale", {"database": "publication", "table": self.name, "on": True})
-        self.assertEqual(self.a.query(update.format("LAST", 1, "NEXT"), **strict).status, 200)
-        self.assertEqual(versions(), [("LAST", 2), ("NEXT", 1)])
-        self.b.admin("/keeper/stale", {"database": "publication", "table": self.name, "on": False})
-        self.assertEqual(versions(), [("LAST", 2)])
-        rows = self.a.rows(f"SELECT *, serverUUID() FROM {table}")
-        self.assertEqual(list(rows[0]), ["target_key", "phase", "sha", "serverUUID()"])
-        self.b.query(f"DROP TABLE {table} ON CLUSTER main").rows()
 
 
 class DistributedDdl(ClusterTest):
@@ -508,25 +296,6 @@ class DistributedDdl(ClusterTest):
         self.assertEqual(self.queue("tok-ovl", self.b)["127.0.0.3"]["status"], "Finished")
         self.a.admin("/queue/clear")
         self.assertEqual(self.queue("tok-ovl")["127.0.0.3"]["status"], "Finished")
-
-
-class KeeperOutage(ClusterTest):
-    def test_stop_and_continue(self) -> None:
-        target, candidate = self.pair()
-        assert self.zookeeper is not None
-        self.zookeeper.send_signal(signal.SIGSTOP)
-        try:
-            until("the sessions are lost", lambda: not self.a.admin("/health", method="GET")["keeper"])
-            self.assertEqual(self.a.query("SELECT count() FROM system.distributed_ddl_queue").code, 999)
-            answer = self.a.query(f"EXCHANGE TABLES shop.{target} AND shop.{candidate} ON CLUSTER main")
-            self.assertEqual(answer.code, 999)
-        finally:
-            self.zookeeper.send_signal(signal.SIGCONT)
-        for node in self.nodes:
-            until("the session is back", lambda n=node: n.admin("/health", method="GET")["keeper"])
-        before = self.uuids(target, candidate)
-        self.a.query(f"EXCHANGE TABLES shop.{target} AND shop.{candidate} ON CLUSTER main", log_comment="tok-back").rows()
-        self.assertEqual(self.uuids(target, candidate), [b[::-1] for b in before])
 
 
 if __name__ == "__main__":
