@@ -1,0 +1,41 @@
+# Two commands do all: `make demo` and `make test`. Both build what they need into .tools/ (git-ignored).
+SHELL := /bin/bash
+export CARGO_TERM_COLOR ?= auto
+
+.PHONY: help demo test lint rules crds tools build clean-tools
+
+help:
+	@printf '%s\n' \
+	  'make demo    the main job end to end on an embedded cluster; KEEP=1 leaves it running' \
+	  'make test    every suite (ONLY="unit acceptance" runs some)' \
+	  'make lint    rustfmt, clippy, cargo-deny, generated files' \
+	  'make rules   which test proves which rule of the protocol' \
+	  'make crds    regenerate crds/ and the copies in the chart' \
+	  'make tools   build the tools only'
+
+tools:
+	@tools/setup demo
+
+build:
+	@cargo build --locked --workspace --bins
+
+demo: tools build
+	@target/debug/demo
+
+test:
+	@tools/setup all
+	@tools/test $(ONLY)
+
+lint:
+	@tools/setup deny
+	@tools/test lint
+
+rules:
+	@tools/rules
+
+crds:
+	@cargo run --locked -p publication-operator --bin publication-operator -- crds --out crds
+	@cargo run --locked -p publication-operator --bin publication-operator -- crds --out charts/publication-operator/crds
+
+clean-tools:
+	rm -rf .tools
