@@ -4,4 +4,5 @@
 pub mod build;
 pub mod ports;
 pub mod run;
+pub mod stepper;
 pub mod world;
