@@ -13,17 +13,24 @@ use publication_operator::clickhouse::{
 };
 use publication_protocol::authority::{Mutation, MutationAnswer, MutationOutcome, Now, Predicate};
 use publication_protocol::canonical::Digest;
+use publication_protocol::driver::{End, Memory};
 use publication_protocol::generation::{NotAGeneration, TableFact};
-use publication_protocol::identity::{Action, CorrelationToken, Random, RootId, ServerUuid};
-use publication_protocol::inventory::{Inventory, MemberView};
-use publication_protocol::ports::{
-    Catalog, ControlTable, Ddl, MembersAnswer, MembersAsk, ReadFailure, Scope,
+use publication_protocol::identity::{
+    Action, CorrelationToken, Names, Random, RootId, RowExpectation, ServerUuid, plan_digest,
 };
+use publication_protocol::intent::Intent;
+use publication_protocol::inventory::{Inventory, MemberView};
+use publication_protocol::limits::Deadlines;
+use publication_protocol::ports::{
+    Catalog, ControlTable, Ddl, Environment, MembersAnswer, MembersAsk, Owners, ReadFailure, Scope,
+};
+use publication_protocol::publisher::{Ports, pass};
 use publication_protocol::queue::{HostResult, QueueView, Sought, host_result, view};
-use publication_protocol::record::RawRow;
+use publication_protocol::record::{Owner, RawRow};
 use publication_protocol::sqltext::{Ddl as Kind, Statement, TableName};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 const CONTROL: &str = "control";
@@ -31,7 +38,7 @@ const WITHIN: Duration = Duration::from_secs(60);
 
 struct Live {
     cluster: ClickHouseCluster,
-    _zookeeper: ZooKeeper,
+    zookeeper: ZooKeeper,
     _work: WorkDir,
 }
 
@@ -41,7 +48,7 @@ impl Live {
         let zookeeper = ZooKeeper::start(&work.subdir("zookeeper").unwrap()).await.unwrap();
         let cluster = ClickHouseCluster::start(2, lane, zookeeper.address(), work.path()).await.unwrap();
         cluster.create_database(CONTROL).await.unwrap();
-        Self { cluster, _zookeeper: zookeeper, _work: work }
+        Self { cluster, zookeeper, _work: work }
     }
 
     fn spec(&self) -> ConnectionSpec {
@@ -352,6 +359,170 @@ async fn wrong_password(live: &Live) {
     }
 }
 
+/// An object whose writes always succeed, and a clock that is only as real as it must be.
+struct World {
+    clock: Clock,
+    seed: AtomicU8,
+}
+
+impl Owners for World {
+    async fn witness(&self, _root: RootId, _version: u64) -> bool {
+        true
+    }
+
+    async fn owner_gone(&self, _owner: &Owner) -> Option<bool> {
+        Some(false)
+    }
+}
+
+impl Environment for World {
+    fn now(&self) -> Now {
+        (self.clock)()
+    }
+
+    fn random(&self) -> Random {
+        random(self.seed.fetch_add(1, Ordering::SeqCst))
+    }
+}
+
+fn intent(database: &str, target: &str) -> Intent {
+    let candidate = format!("{target}__pub_1");
+    let rows = RowExpectation::Exact(10);
+    Intent {
+        operation: Digest::of_bytes(target.as_bytes()),
+        root: RootId::draw(&random(7)),
+        names: Names::new(CLUSTER, database, target, &candidate).unwrap(),
+        rows,
+        plan: plan_digest(&candidate, rows),
+        owner: Owner {
+            kube_uid: "k".into(),
+            namespace: "n".into(),
+            name: "o".into(),
+            uid: "u".into(),
+            created_ms: 1,
+        },
+        declared_internal_replication: false,
+        deadlines: Deadlines { statement_timeout_ms: 30_000 },
+        deleted: false,
+        deadline_passed: false,
+        suspended: false,
+        behind: None,
+        witnessed: None,
+        changed: false,
+    }
+}
+
+// proves: D-2, D-3, G-3, K01
+async fn publish(live: &Live, target: &str, with_predecessor: bool) {
+    let cluster = &live.cluster;
+    let quoted = |name: &str| format!("`{}`", name.replace('\\', "\\\\").replace('`', "\\`"));
+    let candidate = format!("{target}__pub_1");
+    cluster.create_database("`pub-db`").await.unwrap();
+    if with_predecessor {
+        cluster
+            .create_replicated("`pub-db`", &quoted(target), "id UInt64, value String", "id")
+            .await
+            .unwrap();
+    }
+    cluster
+        .create_replicated("`pub-db`", &quoted(&candidate), "id UInt64, value String", "id")
+        .await
+        .unwrap();
+    cluster.load_rows("pub-db", &candidate, 10, 0).await.unwrap();
+    let desired = cluster.generation(0, "pub-db", &candidate).await.unwrap().unwrap();
+
+    let world = World { clock: clock(), seed: AtomicU8::new(20) };
+    let connection = live.connection();
+    let ddl = DistributedDdl::new(Arc::clone(&connection), Arc::clone(&world.clock));
+    let control = Authority::new(Arc::clone(&connection));
+    let catalog = MemberCatalog::new(connection);
+    let ports =
+        Ports { control: &control, catalog: &catalog, ddl: &ddl, owners: &world, environment: &world };
+    let mut memory = Memory::default();
+    let mut passes = 0;
+    loop {
+        let report = pass(intent("pub-db", target), memory, &ports, || false).await;
+        if report.end == End::Succeeded {
+            break;
+        }
+        assert_eq!(report.end, End::Waiting, "{report:?}");
+        memory = report.memory;
+        passes += 1;
+        assert!(passes < 50, "{:?}", report.findings);
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    for member in 0..cluster.members.len() {
+        assert_eq!(cluster.generation(member, "pub-db", target).await.unwrap(), Some(desired));
+        let left =
+            cluster.rows(member, "SELECT name FROM system.tables WHERE database = 'pub-db'").await.unwrap();
+        assert!(!left.iter().any(|row| row[0].starts_with(&format!("{target}__"))), "{left:?}");
+    }
+    eprintln!("published {target:?} in {} more passes, {} scans", passes, ddl.scans());
+}
+
+// proves: B-2
+async fn wrong_servers(live: &Live) {
+    let servers = live.servers();
+    let spec = live.spec();
+    let labels: Vec<_> = spec.endpoints.iter().map(|e| e.label().to_owned()).collect();
+    // Another server than the one that was known there.
+    let swapped =
+        BTreeMap::from([(labels[0].clone(), servers[1].clone()), (labels[1].clone(), servers[0].clone())]);
+    let spec = ConnectionSpec { known_servers: swapped, ..spec };
+    let read = Authority::new(Arc::new(Connection::new(spec.clone()).unwrap())).read_all("key").await;
+    assert!(read.rows.is_empty());
+    assert!(read.failures.iter().all(|(_, failure)| *failure == ReadFailure::WrongServer), "{read:?}");
+    // One server behind two endpoints.
+    let port = live.cluster.members[0].spec.http_port;
+    let endpoints =
+        ["127.0.0.1", "localhost"].map(|h| Endpoint::parse(&format!("http://{h}:{port}")).unwrap());
+    let spec = ConnectionSpec { endpoints: endpoints.to_vec(), known_servers: BTreeMap::new(), ..spec };
+    let read = Authority::new(Arc::new(Connection::new(spec).unwrap())).read_all("key").await;
+    assert_eq!((read.rows.len(), read.failures.len()), (1, 1), "{read:?}");
+    assert_eq!(read.failures[0].1, ReadFailure::WrongServer);
+}
+
+// proves: B-2
+async fn a_member_stands_still(live: &mut Live) {
+    let catalog = MemberCatalog::new(live.connection());
+    live.cluster.sigstop(1).unwrap();
+    let ask = |scope| MembersAsk {
+        scope,
+        cluster: CLUSTER.into(),
+        database: "my-db".into(),
+        names: vec!["order".into()],
+        health_of: None,
+        count_of: None,
+    };
+    let started = Instant::now();
+    let all = catalog.members(&ask(Scope::Cluster)).await;
+    eprintln!("a stopped member: {:?} through one endpoint", started.elapsed());
+    assert!(all.members.is_empty() && !all.failures.is_empty(), "{all:?}");
+    let each = catalog.members(&ask(Scope::Each)).await;
+    assert_eq!((each.members.len(), each.failures.len()), (1, 1), "{each:?}");
+    assert!(started.elapsed() < Duration::from_secs(40));
+    live.cluster.sigcont(1).unwrap();
+}
+
+// proves: C-5, B-5
+async fn keeper_is_gone(live: &mut Live) {
+    let authority = Authority::new(live.connection());
+    let servers = live.servers();
+    assert!(authority.read_exact(&servers[0], "key").await.is_some());
+    live.zookeeper.kill9().await.unwrap();
+    let other = row("other", "PREPARED", 0, "{}");
+    let answer = authority.mutate(&servers[0], &update(&other, 0, &other)).await;
+    assert_eq!(answer, one(MutationOutcome::Unknown));
+    let answer = authority.mutate(&servers[0], &Mutation::Insert(other)).await;
+    assert_eq!(answer, one(MutationOutcome::Unknown));
+    let read = authority.read_all("key").await;
+    assert_eq!(read.failures.len(), 2, "{read:?}");
+    assert!(read.failures.iter().all(|(_, failure)| *failure == ReadFailure::KeeperUnavailable), "{read:?}");
+    let ddl = DistributedDdl::new(live.connection(), clock());
+    let scan = ddl.scan(CLUSTER, &[token(1, Action::Bootstrap)]).await;
+    assert_eq!(scan, Err(ReadFailure::KeeperUnavailable));
+}
+
 async fn contract(name: &str, lane: Lane) {
     let run = async {
         let mut live = Live::start(name, lane).await;
@@ -359,7 +530,14 @@ async fn contract(name: &str, lane: Lane) {
         compare_and_swap(&live).await;
         catalog(&live).await;
         wrong_password(&live).await;
+        wrong_servers(&live).await;
+        for target in ["orders", "a`b", "a\\b", "qry_1.cus", "таблица"] {
+            publish(&live, target, true).await;
+        }
+        publish(&live, "first", false).await;
         a_member_is_gone(&mut live).await;
+        a_member_stands_still(&mut live).await;
+        keeper_is_gone(&mut live).await;
     };
     tokio::time::timeout(WITHIN * 4, run).await.unwrap();
 }

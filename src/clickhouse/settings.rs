@@ -21,6 +21,8 @@ pub(super) fn read(limit: Duration) -> Settings {
         ("handshake_timeout_ms", "1000".into()),
         ("receive_timeout", seconds(limit)),
         ("max_execution_time", seconds(limit)),
+        // Else a server without Keeper would try on for longer than the read may take.
+        ("keeper_max_retries", "0".into()),
         // One printed form of a table, whatever the user's profile says.
         ("show_table_uuid_in_table_create_query_if_not_nil", "0".into()),
         ("format_display_secrets_in_show_and_select", "0".into()),
