@@ -42,10 +42,10 @@ pub(super) async fn reconcile(object: Arc<ClusterPublication>, ctx: Arc<Context>
     }
     let (resolved, report, scans) = observe(&object, &ctx).await;
     ctx.metrics.record(&report, scans);
-    project(&object, &ctx, &resolved, &report).await?;
     if report.end == End::Halted {
         ctx.halt();
     }
+    project(&object, &ctx, &resolved, &report).await?;
     if matches!(report.end, End::Gone | End::Succeeded | End::Failed) {
         wake_next(&object, &ctx);
         return retire(&object, &ctx).await;
@@ -149,6 +149,7 @@ fn refused(object: &ClusterPublication, ctx: &Context, finding: Finding) -> Repo
         findings: vec![finding],
         states: BTreeMap::new(),
         queues: BTreeMap::new(),
+        held: None,
         converged: false,
         passed: Vec::new(),
         requeue: Requeue::AfterMs(if blocked { backoff_ms.max(5_000) } else { backoff_ms }),

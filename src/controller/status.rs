@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use publication_protocol::admission::Finding;
 use publication_protocol::classify::QueueSummary;
 use publication_protocol::code::ErrorCode;
-use publication_protocol::driver::{End, Report};
+use publication_protocol::driver::{End, Held, Report};
 use publication_protocol::generation::GenerationIdentity;
 use publication_protocol::identity::{Action, RootId};
 use publication_protocol::phase::Phase;
@@ -214,7 +214,12 @@ fn conditions(
 ) -> Vec<k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition> {
     let mut c = Conditions::new(&old.conditions, new.observed_generation, now.clone());
     let first = report.findings.first();
-    let (reason, text) = first.map_or(("Progressing", ""), |f| (f.code.reason(), f.message.as_str()));
+    let held = report.held.as_ref().map(held);
+    let (reason, text) = match (first, &held) {
+        (Some(finding), _) => (finding.code.reason(), finding.message.as_str()),
+        (None, Some((reason, text))) => (*reason, text.as_str()),
+        (None, None) => ("Progressing", ""),
+    };
     admission(&mut c, report, reason, text);
     let record = report.slot.as_ref().map(|s| &s.record);
     match record {
@@ -295,6 +300,16 @@ fn dispatch(c: &mut Conditions<'_>, record: &Record, report: &Report) {
     let completed = record.phase == Phase::Completed;
     let why = report.class.and_then(|c| c.cause()).unwrap_or("Pending");
     c.set(ConditionType::CleanedUp, completed, if completed { "Completed" } else { why }, "");
+}
+
+fn held(held: &Held) -> (&'static str, String) {
+    match held {
+        Held::Suspended => {
+            ("Suspended", "the PublicationCluster is suspended; nothing new is dispatched".to_owned())
+        }
+        Held::Stopping => ("Stopping", "the operator is stopping; nothing new is dispatched".to_owned()),
+        Held::Behind(older) => ("Waiting", format!("{older} was there first and goes first")),
+    }
 }
 
 /// The record's phase as users read it.

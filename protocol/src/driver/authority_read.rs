@@ -36,8 +36,11 @@ pub(crate) fn judge(intent: &Intent, read: &AuthorityRead, stale_ms: u64) -> Res
     if root.is_some_and(|root| root != intent.root) {
         return Err(lost("the facade's root differs from the one that this object has shown"));
     }
+    if newest < shown && !read.failures.is_empty() {
+        return Err(missing.unwrap_or_else(|| unavailable("not every member answered")));
+    }
     // B-6, F-2: a lost row must be seen on every member, and a lower version must last.
-    if shown.is_some() && newest.is_none() && read.failures.is_empty() {
+    if shown.is_some() && newest.is_none() {
         return Err(lost("the row of this operation is gone"));
     }
     // F-2 says every member: one that did not answer may hold the newer record.

@@ -9,7 +9,7 @@ mod observe;
 mod prepare;
 mod report;
 
-pub use report::{End, Memory, Report, Requeue};
+pub use report::{End, Held, Memory, Report, Requeue};
 
 use crate::admission::Finding;
 use crate::authority::{CasResult, DispatchPermit, Mutation, MutationAnswer, Now, PendingCas};
@@ -18,6 +18,7 @@ use crate::code::ErrorCode;
 use crate::identity::{CorrelationToken, Random, RootId, ServerUuid};
 use crate::intent::{Intent, invariant};
 use crate::limits::UNOBSERVED_GRACE_MS;
+use crate::phase::{Actor, Edge, edge};
 use crate::ports::{AuthorityRead, MembersAnswer, MembersAsk, Order, ReadFailure, SendOutcome};
 use crate::queue::{QueueRow, QueueView};
 use crate::record::{Owner, Record, Slot, VersionedRow};
@@ -28,6 +29,14 @@ use std::collections::BTreeMap;
 const DISPATCHES_PER_PASS_MAX: u32 = 4;
 /// Observations that a moving record may cost one pass.
 const OBSERVATIONS_PER_PASS_MAX: u32 = 8;
+
+/// First wait, doubled each time.
+const BACKOFF_FIRST_MS: u64 = 250;
+/// Up to 32 s while something is wrong.
+const BACKOFF_DOUBLINGS_MAX: u32 = 7;
+/// Up to 4 s in the first minute of a statement; a scan reads the whole queue, so a long wait is polled rarely.
+const POLL_DOUBLINGS_MAX: u32 = 4;
+const POLLS_OFTEN_MAX: u32 = 16;
 
 /// The next port call. Not `Clone`: a permit may be inside.
 #[derive(Debug)]
@@ -137,6 +146,7 @@ pub struct Driver {
     observed: u32,
     /// An identity that fits nothing was seen once in this pass.
     doubted: bool,
+    held: Option<Held>,
     converged: bool,
     passed: Vec<crate::phase::Phase>,
     /// Last evidence, for the report.
@@ -157,6 +167,7 @@ impl Driver {
             dispatched: 0,
             observed: 0,
             doubted: false,
+            held: None,
             converged: false,
             passed: Vec::new(),
             seen_slot: None,
@@ -222,8 +233,15 @@ impl Driver {
 
     /// C-3 over the transition table's word: only a dispatching edge can yield a permit.
     fn swap(&mut self, from: &Slot, record: Record, after: After, tick: &Tick) -> Call {
-        let Some(server) = self.server.clone() else { return self.halt() };
         let dispatches = after == After::Dispatch;
+        let actor = if after == After::Prepared { Actor::Taker } else { Actor::Own };
+        // In RETIRE_DISPATCHING and DROP_DISPATCHING the same phase is a new epoch, or evidence that came late.
+        let kept = !dispatches && from.record.phase == record.phase && record.phase.keeps_evidence();
+        let allowed = if kept { Some(Edge::Advance) } else { edge(actor, from.record.phase, record.phase) };
+        if allowed.is_none() || dispatches != (allowed == Some(Edge::Dispatch)) {
+            return self.halt();
+        }
+        let Some(server) = self.server.clone() else { return self.halt() };
         let (cas, mutation) = PendingCas::swap(from, record, dispatches, server.clone(), tick.now);
         self.state = State::Swapping(cas, after);
         Call::Mutate(server, mutation)
@@ -317,6 +335,10 @@ impl Driver {
 
     fn give_up_all(&mut self, findings: Vec<Finding>, tick: &Tick) -> Call {
         use crate::admission::Severity;
+        // C-14: what never showed a version was never dispatched; C-11 frees a slot that it may hold.
+        if self.intent.deleted && self.intent.witnessed.is_none() {
+            return self.finish(End::Gone, vec![], Requeue::Never);
+        }
         let blocked = findings.iter().any(|f| f.severity == Severity::Block);
         let unreachable = findings.iter().any(|f| f.code == ErrorCode::EndpointUnavailable);
         if !unreachable {
@@ -326,15 +348,13 @@ impl Driver {
         let since = *self.memory.trouble_since.get_or_insert(tick.now.boot_ms);
         let over = tick.now.boot_ms.saturating_sub(since) > UNOBSERVED_GRACE_MS;
         let end = if blocked || (unreachable && over) { End::Stalled } else { End::Waiting };
-        let wait = self.backoff(tick);
+        let wait = self.backoff(BACKOFF_DOUBLINGS_MAX, tick);
         self.finish(end, findings, wait)
     }
 
     /// F-3: bounded exponential backoff with jitter.
-    fn backoff(&mut self, tick: &Tick) -> Requeue {
-        const FIRST_MS: u64 = 250;
-        const DOUBLINGS_MAX: u32 = 7;
-        let step = FIRST_MS << self.memory.attempt.min(DOUBLINGS_MAX);
+    pub(super) fn backoff(&mut self, doublings_max: u32, tick: &Tick) -> Requeue {
+        let step = BACKOFF_FIRST_MS << self.memory.attempt.min(doublings_max);
         self.memory.attempt = self.memory.attempt.saturating_add(1);
         let jitter = u64::from(tick.random.0[31]) * step / 4 / 255;
         Requeue::AfterMs(step + jitter)
@@ -354,6 +374,7 @@ impl Driver {
             findings,
             states: std::mem::take(&mut self.states),
             queues: std::mem::take(&mut self.queues),
+            held: self.held.take(),
             converged: self.converged,
             passed: std::mem::take(&mut self.passed),
             requeue,

@@ -2,7 +2,8 @@
 
 use super::prepare::abandoned;
 use super::{
-    After, Call, DISPATCHES_PER_PASS_MAX, Driver, End, OBSERVATIONS_PER_PASS_MAX, Requeue, State, Tick,
+    After, BACKOFF_DOUBLINGS_MAX, Call, DISPATCHES_PER_PASS_MAX, Driver, End, OBSERVATIONS_PER_PASS_MAX,
+    POLL_DOUBLINGS_MAX, POLLS_OFTEN_MAX, Requeue, State, Tick,
 };
 use crate::admission::{Finding, Severity, label, unhealthy};
 use crate::classify::{Cause, Classification, CleanupBlock};
@@ -141,22 +142,21 @@ impl Driver {
         visibility_over: bool,
         tick: &Tick,
     ) -> Call {
-        let mut end = End::Waiting;
-        if class.code().is_some() {
-            let since = *self.memory.trouble_since.get_or_insert(tick.now.boot_ms);
-            let waited = tick.now.boot_ms.saturating_sub(since);
-            let not_found = class.cause() == Some("EntryNotFound");
-            // D-5 has its own, longer bound.
-            let over = if not_found { visibility_over } else { waited > UNOBSERVED_GRACE_MS };
-            if over {
-                end = End::Stalled;
-            }
-        } else {
+        if class.code().is_none() {
             self.memory.trouble_since = None;
+            let often = self.memory.attempt < POLLS_OFTEN_MAX;
+            let poll = self.backoff(if often { POLL_DOUBLINGS_MAX } else { BACKOFF_DOUBLINGS_MAX }, tick);
+            return self.finish(End::Waiting, findings, poll);
         }
-        let requeue =
-            if end == End::Stalled { Requeue::AfterMs(STALLED_REOBSERVE_MS) } else { self.backoff(tick) };
-        self.finish(end, findings, requeue)
+        let since = *self.memory.trouble_since.get_or_insert(tick.now.boot_ms);
+        let waited = tick.now.boot_ms.saturating_sub(since);
+        // D-5 has a longer bound of its own; an entry that is not there by then is looked for rarely.
+        if class.cause() == Some("EntryNotFound") && visibility_over {
+            return self.finish(End::Stalled, findings, Requeue::AfterMs(STALLED_REOBSERVE_MS));
+        }
+        let over = class.cause() != Some("EntryNotFound") && waited > UNOBSERVED_GRACE_MS;
+        let again = self.backoff(BACKOFF_DOUBLINGS_MAX, tick);
+        self.finish(if over { End::Stalled } else { End::Waiting }, findings, again)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Up to the first dispatch: who holds the slot (C-8, C-11), admission (B), witness (C-14), D-1, release (C-10).
 
-use super::{After, Call, Driver, End, Requeue, State, Tick};
+use super::{After, BACKOFF_DOUBLINGS_MAX, Call, Driver, End, Held, Requeue, State, Tick};
 use crate::admission::{Finding, Revalidation, admit, revalidate};
 use crate::authority::PendingCas;
 use crate::code::ErrorCode;
@@ -135,8 +135,7 @@ impl Driver {
             return self.held_back(tick);
         }
         if let Some(older) = self.intent.behind.clone() {
-            let message = format!("waiting for its turn behind {older}");
-            return self.give_up(Finding::wait(ErrorCode::AuthorityConflict, "api", message), tick);
+            return self.hold(Held::Behind(older), tick);
         }
         let record = match self.intent.prepare(slot.as_ref(), bound, tick.now, &tick.random) {
             Ok(record) => record,
@@ -173,11 +172,16 @@ impl Driver {
         shown
     }
 
+    /// Nothing is wrong, and nothing may begin now.
+    fn hold(&mut self, held: Held, tick: &Tick) -> Call {
+        self.held = Some(held);
+        self.memory.trouble_since = None;
+        let wait = self.backoff(BACKOFF_DOUBLINGS_MAX, tick);
+        self.finish(End::Waiting, vec![], wait)
+    }
+
     fn held_back(&mut self, tick: &Tick) -> Call {
-        let why =
-            if tick.stopping { "the operator is stopping" } else { "the PublicationCluster is suspended" };
-        let message = format!("{why}; nothing new is dispatched");
-        self.give_up(Finding::wait(ErrorCode::AuthorityConflict, "api", message), tick)
+        self.hold(if tick.stopping { Held::Stopping } else { Held::Suspended }, tick)
     }
 
     /// C-14: no dispatching CAS without an acknowledged status write.
@@ -240,7 +244,7 @@ impl Driver {
             Some(finding) => self.give_up(finding, tick),
             // Not sent: a send path that stays broken must not spin through admissions (F-3).
             None => {
-                let wait = self.backoff(tick);
+                let wait = self.backoff(BACKOFF_DOUBLINGS_MAX, tick);
                 self.finish(End::Waiting, vec![], wait)
             }
         }

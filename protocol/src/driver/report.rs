@@ -37,6 +37,17 @@ pub enum Requeue {
     Never,
 }
 
+/// Why an admissible operation is not begun.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Held {
+    /// The platform suspended dispatching.
+    Suspended,
+    /// The process is shutting down, or halted.
+    Stopping,
+    /// An older, converged object of the same target goes first.
+    Behind(String),
+}
+
 /// Kept by the observer between passes, in memory only; losing it makes waits longer, never shorter.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Memory {
@@ -65,6 +76,8 @@ pub struct Report {
     pub states: BTreeMap<ServerUuid, MemberState>,
     /// By epoch, what the queue showed of open dispatches.
     pub queues: BTreeMap<u64, QueueView>,
+    /// Why nothing was begun, although nothing is wrong.
+    pub held: Option<Held>,
     /// B-8 held in this pass, or earlier.
     pub converged: bool,
     /// Phases written in this pass, in order.
