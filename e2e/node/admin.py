@@ -133,7 +133,7 @@ class _Handler(BaseHTTPRequestHandler):
             call = admin.routes.get((self.command, path))
             if call is None:
                 return self._answer(404, b'{"error": "no such call"}')
-            result = call(json.loads(raw) if raw else {})
+            result = call((json.loads(raw) if raw else None) or {})
             self._answer(200, json.dumps({"ok": True} if result is None else result).encode())
         except DbError as error:
             self._answer(500, json.dumps({"error": error.text(admin.version), "code": error.code}).encode())

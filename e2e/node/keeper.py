@@ -3,9 +3,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from typing import Iterator
+from typing import Callable, Iterator
 
-from kazoo.client import KazooClient
+from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import ConnectionLoss, KazooException, NoNodeError, SessionExpiredError
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.retry import KazooRetry
@@ -28,6 +28,10 @@ class Keeper:
             command_retry=KazooRetry(max_tries=0),
         )
         self._connected = self.client.start_async()
+
+    def on_reconnect(self, call: Callable[[], None]) -> None:
+        """Called in kazoo's thread whenever the connection is there again."""
+        self.client.add_listener(lambda state: call() if state == KazooState.CONNECTED else None)
 
     def wait(self, seconds: float) -> bool:
         return bool(self._connected.wait(seconds)) and self.connected

@@ -17,6 +17,7 @@ from keeper import Keeper
 from native import NativeServer
 from overlays import QUEUE, Overlays
 from queue_view import QueueView
+from reattach import Reattach
 from rows import Loader
 from sqltext import ident, is_statement, literal, mentions, on_cluster
 from statement_faults import StatementFaults
@@ -81,6 +82,7 @@ class Member:
             threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.5}, daemon=True).start()
         self.overlays.create()
         self.worker.start()
+        Reattach(self.engine, self.keeper).start()
 
 
 def main() -> None:

@@ -57,9 +57,27 @@ class KeeperOutage(ClusterTest):
             self.zookeeper.send_signal(signal.SIGCONT)
         for node in self.nodes:
             until("the session is back", node.has_keeper)
+        read = f"SELECT serverUUID() AS u, total_replicas AS n FROM system.replicas WHERE table = '{target}'"
+        until("all replicas are seen again", lambda: [r["n"] for r in self.a.all(read)] == [2, 2])
         before = self.uuids(target, candidate)
         self.a.query(f"EXCHANGE TABLES shop.{target} AND shop.{candidate} ON CLUSTER main", log_comment="tok-back").rows()
         self.assertEqual(self.uuids(target, candidate), [b[::-1] for b in before])
+
+
+    def test_start_while_keeper_is_gone(self) -> None:
+        target, _ = self.pair()
+        self.b.admin("/load", {"database": "shop", "table": target, "rows": 5})
+        self.b.stop(signal.SIGKILL)
+        self.stop_zookeeper()
+        try:
+            self.b.start()
+            self.b.ready()
+            self.assertFalse(self.b.has_keeper())
+        finally:
+            self.start_zookeeper()
+        read = f"SELECT total_replicas AS n, is_readonly AS r FROM system.replicas WHERE table = '{target}'"
+        until("the replica is there again", lambda: self.b.rows(read) == [{"n": 2, "r": 0}])
+        self.assertEqual(self.b.rows(f"SELECT count() AS c FROM shop.{target}"), [{"c": 5}])
 
 
 if __name__ == "__main__":

@@ -131,14 +131,11 @@ class ClusterTest(unittest.TestCase):
         cls.work = tempfile.mkdtemp(prefix="node-test-")
         cls.nodes = []
         port = free_port()
-        config = Path(cls.work) / "zoo.cfg"
-        config.write_text(
+        (Path(cls.work) / "zoo.cfg").write_text(
             f"tickTime=500\ndataDir={cls.work}/zk\nclientPort={port}\nclientPortAddress=127.0.0.1\nmaxClientCnxns=0\n"
         )
         try:
-            with open(Path(cls.work) / "zookeeper.log", "ab") as log:
-                cls.zookeeper = subprocess.Popen([ZOOKEEPER, str(config)], stdout=log, stderr=log)
-            until("ZooKeeper", lambda: socket.create_connection(("127.0.0.1", port), 1)).close()
+            cls.start_zookeeper()
             members = [
                 {
                     "host": f"127.0.0.{index + 2}", "tcp_port": free_port(), "http_port": free_port(),
@@ -166,14 +163,27 @@ class ClusterTest(unittest.TestCase):
             raise
 
     @classmethod
+    def start_zookeeper(cls) -> None:
+        config = Path(cls.work) / "zoo.cfg"
+        port = int(config.read_text().split("clientPort=")[1].split()[0])
+        with open(Path(cls.work) / "zookeeper.log", "ab") as log:
+            cls.zookeeper = subprocess.Popen([ZOOKEEPER, str(config)], stdout=log, stderr=log)
+        until("ZooKeeper", lambda: socket.create_connection(("127.0.0.1", port), 1)).close()
+
+    @classmethod
+    def stop_zookeeper(cls) -> None:
+        if cls.zookeeper is not None:
+            cls.zookeeper.kill()
+            cls.zookeeper.wait()
+            cls.zookeeper = None
+
+    @classmethod
     def tearDownClass(cls) -> None:
         for node in cls.nodes:
             if node.process is not None:
                 node.stop(signal.SIGKILL)
             node.log.close()
-        if cls.zookeeper is not None:
-            cls.zookeeper.kill()
-            cls.zookeeper.wait()
+        cls.stop_zookeeper()
         if "KEEP_WORK" not in os.environ:
             shutil.rmtree(cls.work, ignore_errors=True)
 
@@ -182,6 +192,7 @@ class ClusterTest(unittest.TestCase):
         self.name = "t" + uuid.uuid4().hex[:8]
         for node in self.nodes:
             node.admin("/ddl/clear")
+            until("Keeper", node.has_keeper)
 
     def create(self, table: str) -> None:
         self.a.query(
