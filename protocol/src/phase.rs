@@ -84,6 +84,11 @@ impl Phase {
         self == Self::Committed || self.is_cleanup_dispatch()
     }
 
+    /// D-4, D-6: evidence may be stored without a change of phase and without a new epoch.
+    pub fn keeps_evidence(self) -> bool {
+        self.is_dispatched() || self.is_cleanup()
+    }
+
     fn is_cleanup_dispatch(self) -> bool {
         self.is_retire() || self.is_drop()
     }
@@ -159,9 +164,7 @@ pub fn edge(actor: Actor, from: Phase, to: Phase) -> Option<Edge> {
         | (Actor::Own, P::DropDispatching, P::DropPending) => Some(Edge::Advance),
         (Actor::Own, from, P::Completed) if from.is_cleanup() => Some(Edge::Advance),
         // D-4, D-6: evidence stored without a change of phase.
-        (Actor::Own, from, to) if from == to && (from.is_dispatched() || from.is_cleanup()) => {
-            Some(Edge::Advance)
-        }
+        (Actor::Own, from, to) if from == to && from.keeps_evidence() => Some(Edge::Advance),
         (Actor::Own, ..) => None,
     }
 }

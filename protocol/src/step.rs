@@ -144,7 +144,7 @@ impl Planner<'_> {
     fn store(&mut self, phase: Phase) -> Decision {
         // The table reads RETIRE_DISPATCHING or DROP_DISPATCHING to itself as a new epoch; without one it is
         // D-6: an earlier epoch's receipt that came late.
-        let kept = phase == self.record.phase && (phase.is_dispatched() || phase.is_cleanup());
+        let kept = phase == self.record.phase && phase.keeps_evidence();
         if !kept && edge(Actor::Own, self.record.phase, phase) != Some(Edge::Advance) {
             return Decision::FailClosed;
         }

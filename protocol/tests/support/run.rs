@@ -15,7 +15,9 @@ pub type Pass = Pin<Box<dyn Future<Output = Report>>>;
 /// A pass as a future that owns its worker.
 pub fn begin(mut worker: Worker, mut intent: Intent, memory: Memory) -> Pass {
     worker.uid.clone_from(&intent.owner.uid);
-    intent.witnessed = worker.world.lock().witnesses.get(&worker.uid).copied();
+    if intent.witnessed.is_none() {
+        intent.witnessed = worker.world.lock().witnesses.get(&worker.uid).copied();
+    }
     Box::pin(async move {
         let ports =
             Ports { control: &worker, catalog: &worker, ddl: &worker, owners: &worker, environment: &worker };
@@ -50,7 +52,7 @@ pub fn until_quiet(world: &World, intent: &Intent) -> Report {
 
 /// As [`until_quiet`]; `between` acts on the world after each pass.
 pub fn until_quiet_with(world: &World, intent: &Intent, mut between: impl FnMut(&World)) -> Report {
-    const PASSES_MAX: u32 = 400;
+    const PASSES_MAX: u32 = 4_000;
     let mut memory = Memory::default();
     let mut stalled = 0;
     for _ in 0..PASSES_MAX {

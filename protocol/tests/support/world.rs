@@ -92,6 +92,8 @@ pub struct Inner {
     pub witnesses: BTreeMap<String, (RootId, u64)>,
     pub witness_refused: bool,
     pub owner_gone: Option<bool>,
+    /// New entries are not yet visible to a scan.
+    pub invisible: bool,
     /// The send path cannot write a byte.
     pub unsendable: bool,
     /// Kind of each port call, in order.
@@ -131,6 +133,7 @@ impl World {
             witnesses: BTreeMap::new(),
             witness_refused: false,
             owner_gone: Some(false),
+            invisible: false,
             unsendable: false,
             trace: Vec::new(),
             violations: Vec::new(),
@@ -246,7 +249,7 @@ impl Inner {
             token: token.to_owned(),
             statement: statement.clone(),
             codes: BTreeMap::new(),
-            gone: false,
+            gone: self.invisible,
         };
         self.queue.push(entry);
         if self.execution == Execution::AtOnce {
