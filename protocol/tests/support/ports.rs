@@ -144,10 +144,12 @@ fn read_members(inner: &mut Inner, ask: &MembersAsk) -> MembersAnswer {
         let there = |name: &Option<String>| name.as_ref().is_some_and(|n| member.tables.contains_key(n));
         let mut health = build::healthy(members);
         health.queue_size = if member.unhealthy { 3 } else { 0 };
+        let mut view = build::view(members, member.number);
+        view.iter_mut().for_each(|row| row.host.insert_str(0, &inner.host_prefix));
         answer.members.push(MemberAnswer {
             server_uuid: build::server(member.number),
             server_version: "25.8".into(),
-            view: build::view(members, member.number),
+            view,
             database_engine: Some("Atomic".into()),
             tables: tables.collect(),
             health: there(&ask.health_of).then_some(health),

@@ -96,6 +96,8 @@ pub struct Inner {
     pub invisible: bool,
     /// The send path cannot write a byte.
     pub unsendable: bool,
+    /// Before each host's name in `system.clusters`.
+    pub host_prefix: String,
     /// Kind of each port call, in order.
     pub trace: Vec<&'static str>,
     pub violations: Vec<String>,
@@ -135,6 +137,7 @@ impl World {
             owner_gone: Some(false),
             invisible: false,
             unsendable: false,
+            host_prefix: String::new(),
             trace: Vec::new(),
             violations: Vec::new(),
         })))
