@@ -3,7 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // the whole target is tests
 
+mod answers;
 mod basics;
+mod looks;
 mod stage;
 
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -20,8 +22,10 @@ fn main() {
     arguments.test_threads = Some(1);
     let runtime = Arc::new(tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap());
     let stages = Arc::new(stage::Stages::default());
-    let trials = basics::CASES
+    let topics = [basics::CASES, answers::CASES];
+    let trials = topics
         .iter()
+        .flat_map(|cases| cases.iter())
         .map(|(name, members, case)| {
             let (runtime, stages, members, case) =
                 (Arc::clone(&runtime), Arc::clone(&stages), *members, *case);

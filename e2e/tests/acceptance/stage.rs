@@ -1,19 +1,23 @@
 //! One environment for each number of members, started when first needed, and a database of its own for each case.
 
-use publication_e2e::ddl::count_kind;
-use publication_e2e::manifests::Publication;
+use publication_e2e::ddl::{DdlEntry, count_kind};
+use publication_e2e::kubernetes::Kind;
+use publication_e2e::manifests::{CLUSTER_OBJECT, PLATFORM, Publication};
 use publication_e2e::{Environment, Error, Options, Result};
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::sync::Mutex;
 
 pub const SOON: Duration = Duration::from_secs(60);
 pub const SPACE: &str = "shop";
+const STATEMENT_TIMEOUT_DEFAULT: u32 = 180;
 
 /// What a case plays on.
 pub struct Stage {
     pub env: Environment,
     cases: usize,
+    platform_changed: bool,
     /// Database of the present case.
     pub database: String,
 }
@@ -26,14 +30,22 @@ impl Stage {
         env.namespace(SPACE).await?;
         env.start_operator().await?;
         env.wait_cluster_ready(SOON).await?;
-        Ok(Self { env, cases: 0, database: String::new() })
+        Ok(Self { env, cases: 0, platform_changed: false, database: String::new() })
     }
 
-    /// A fresh database, no faults, empty logs.
+    /// A fresh database, no faults, empty logs, everybody alive, whatever the last case left behind.
     async fn next(&mut self) -> Result<()> {
         self.cases += 1;
         self.database = format!("shop{}", self.cases);
+        for member in 0..self.env.cluster.members.len() {
+            if !self.env.cluster.member_mut(member)?.is_running() {
+                self.env.restart_member(member).await?;
+            }
+        }
         self.env.clear_faults().await?;
+        if std::mem::take(&mut self.platform_changed) {
+            self.set_statement_timeout(STATEMENT_TIMEOUT_DEFAULT).await?;
+        }
         self.env.cluster.create_database(&self.database).await
     }
 
@@ -45,6 +57,17 @@ impl Stage {
         self.env.cluster.table_with_rows(&self.database, "orders__pub_1", rows, 100).await
     }
 
+    /// The deadlines of D-5 follow from it; the next case has the default again.
+    pub async fn statement_timeout(&mut self, seconds: u32) -> Result<()> {
+        self.platform_changed = true;
+        self.set_statement_timeout(seconds).await
+    }
+
+    async fn set_statement_timeout(&self, seconds: u32) -> Result<()> {
+        let patch = json!({"spec": {"statementTimeoutSeconds": seconds}});
+        self.env.control_plane.merge_patch(Kind::Cluster, PLATFORM, CLUSTER_OBJECT, &patch).await
+    }
+
     /// The usual publication of this case.
     pub fn publication(&self, rows: u64) -> Publication {
         Publication::new(SPACE, &format!("{}-orders", self.database), &self.database, "orders", rows)
@@ -52,9 +75,13 @@ impl Stage {
 
     /// Statements of a kind that name this case's database, counted in Keeper.
     pub async fn entries(&self, kind: &str) -> Result<usize> {
+        Ok(count_kind(&self.own_entries().await?, kind, None))
+    }
+
+    /// Entries in Keeper that name this case's database.
+    pub async fn own_entries(&self) -> Result<Vec<DdlEntry>> {
         let all = self.env.ddl_entries().await?;
-        let own: Vec<_> = all.into_iter().filter(|entry| entry.query.contains(&self.database)).collect();
-        Ok(count_kind(&own, kind, None))
+        Ok(all.into_iter().filter(|entry| entry.query.contains(&self.database)).collect())
     }
 
     /// Every member serves exactly this many rows and nothing but the target is left.
