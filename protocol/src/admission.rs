@@ -68,6 +68,9 @@ pub fn admit(
     let inventory = inventory(&names.cluster, declared_internal_replication, answer).map_err(|f| vec![f])?;
     let mut judge = Judge { names, inventory: &inventory, answer, findings: Vec::new() };
     judge.complete();
+    if !judge.findings.is_empty() {
+        return Err(judge.findings);
+    }
     judge.databases();
     let predecessor = judge.target();
     let desired = judge.candidate(predecessor.as_ref());
