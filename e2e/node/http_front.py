@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import base64
+import email
+import email.message
 import logging
 import socket
 import threading
@@ -123,6 +125,19 @@ class Users:
             )
 
 
+def _form(content_type: str, body: bytes) -> dict[str, str]:
+    """The fields of a form: the client sends query and parameters that way when there are parameters."""
+    message = email.message_from_bytes(f"Content-Type: {content_type}\r\n\r\n".encode() + body)
+    fields = {}
+    for part in message.get_payload():
+        assert isinstance(part, email.message.Message)
+        name = part.get_param("name", header="content-disposition")
+        content = part.get_payload(decode=True)
+        if isinstance(name, str) and isinstance(content, bytes):
+            fields[name] = content.decode("utf-8", "surrogateescape")
+    return fields
+
+
 class _Handler(BaseHTTPRequestHandler):
     server: "HttpFront"
     protocol_version = "HTTP/1.1"
@@ -179,6 +194,9 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             user, password = self._credentials(params)
             self.server.users.check(user, password)
+            content_type = self.headers.get("Content-Type", "")
+            if content_type.startswith("multipart/form-data"):
+                params, body = {**params, **_form(content_type, body)}, b""
             sql = params.get("query", "")
             text = body.decode("utf-8", "surrogateescape")
             sql = f"{sql}\n{text}" if sql and text else sql or text
