@@ -412,6 +412,31 @@ fn intent(database: &str, target: &str) -> Intent {
     }
 }
 
+// proves: K19, B-2
+async fn hidden_is_not_absent(live: &Live) {
+    let catalog = MemberCatalog::new(live.connection());
+    let ask = |scope| MembersAsk {
+        scope,
+        cluster: CLUSTER.into(),
+        database: "my-db".into(),
+        names: vec!["order".into(), "absent".into()],
+        health_of: None,
+        count_of: None,
+    };
+    let member = &live.cluster.members[1];
+    let denied =
+        serde_json::json!({"match": "EXISTS TABLE", "code": 497, "message": "u: Not enough privileges"});
+    member.admin("POST", "/statements/fail", denied).await.unwrap();
+    let label = format!("127.0.0.1:{}", member.spec.http_port);
+    for (scope, answered) in [(Scope::Each, 1), (Scope::Cluster, 0)] {
+        let answer = catalog.members(&ask(scope)).await;
+        assert_eq!(answer.failures, [(label.clone(), ReadFailure::AccessDenied)], "{scope:?}");
+        assert_eq!(answer.members.len(), answered);
+    }
+    member.admin("POST", "/statements/clear", serde_json::Value::Null).await.unwrap();
+    assert_eq!(catalog.members(&ask(Scope::Each)).await.members.len(), 2);
+}
+
 // proves: D-2, D-3, G-3, K01
 async fn publish(live: &Live, target: &str, with_predecessor: bool) {
     let cluster = &live.cluster;
@@ -531,6 +556,7 @@ async fn contract(name: &str, lane: Lane) {
         catalog(&live).await;
         wrong_password(&live).await;
         wrong_servers(&live).await;
+        hidden_is_not_absent(&live).await;
         for target in ["orders", "a`b", "a\\b", "qry_1.cus", "таблица"] {
             publish(&live, target, true).await;
         }

@@ -242,6 +242,26 @@ async fn settings_travel_with_the_statement() {
 
 // proves: B-2
 #[tokio::test]
+async fn a_read_says_that_it_wants_all_or_nothing() {
+    let server = Server::start(Script::KeepAlive(answer("500 X", "", LOST))).await;
+    Authority::new(connection(server.port)).read_all("k").await;
+    let sent = server.received();
+    for setting in [
+        "skip_unavailable_shards=0",
+        "use_hedged_requests=0",
+        "connections_with_failover_max_tries=1",
+        "max_execution_time=1",
+        "result_overflow_mode=throw",
+        "timeout_overflow_mode=throw",
+        "use_query_cache=0",
+        "wait_end_of_query=1",
+    ] {
+        assert!(sent.contains(setting), "{setting} in {sent}");
+    }
+}
+
+// proves: B-2
+#[tokio::test]
 async fn reads_are_bounded() {
     let truncated = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc".to_vec();
     for (script, expected) in [
@@ -323,6 +343,51 @@ async fn nothing_secret_is_in_what_can_be_shown() {
     }
     // The label is what a person may see of an endpoint.
     assert!(shown.contains(&format!("127.0.0.1:{}", server.port)));
+}
+
+#[derive(Clone, Default)]
+struct Log(Arc<std::sync::Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+// proves: C-4
+#[tokio::test]
+async fn nothing_secret_is_logged_at_any_level() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::TRACE)
+        .with_writer(move || writer.clone())
+        .finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    tracing::info!("the log works");
+    let quoting = format!("Code: 27. DB::Exception: Cannot parse input: '{SECRET_VALUE}'. (CANNOT_PARSE)\n");
+    for script in [
+        Script::KeepAlive(answer("500 X", "", &quoting)),
+        Script::KeepAlive(answer("200 OK", "", &quoting)),
+        Script::Swallow,
+        Script::Close,
+    ] {
+        let server = Server::start(script).await;
+        let authority = Authority::new(connection(server.port));
+        authority.mutate(&server_uuid(), &insert()).await;
+        authority.read_all("k").await;
+        bootstrap(server.port).await;
+    }
+    let logged = String::from_utf8_lossy(&log.0.lock().unwrap()).into_owned();
+    assert!(logged.contains("the log works"));
+    for secret in [PASSWORD, USER, "INSERT", "SELECT", "CREATE TABLE", SECRET_VALUE, "Cannot parse"] {
+        assert!(!logged.contains(secret), "{secret} in {logged}");
+    }
 }
 
 #[test]

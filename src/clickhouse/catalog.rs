@@ -3,11 +3,12 @@
 use super::ask::From;
 use super::connection::Connection;
 use super::members::{Facts, answers};
-use super::rows::IdentityRow;
+use super::rows::{ExistsRow, IdentityRow};
 use super::sql;
 use super::transport::Endpoint;
-use futures::future::join_all;
+use futures::future::{join_all, try_join_all};
 use futures::try_join;
+use publication_protocol::generation::TableFact;
 use publication_protocol::ports::{Catalog, MemberAnswer, MembersAnswer, MembersAsk, ReadFailure, Scope};
 use std::sync::Arc;
 
@@ -37,7 +38,11 @@ impl MemberCatalog {
             };
             match found {
                 // An endpoint that was passed over is no failure: the members themselves have answered.
-                Ok(members) => return MembersAnswer { members, failures: Vec::new() },
+                Ok(members) => {
+                    let failures = self.all_surely_absent(&ask.database, &members).await;
+                    let members = if failures.is_empty() { members } else { Vec::new() };
+                    return MembersAnswer { members, failures };
+                }
                 Err(failure) => {
                     answer.failures.push((endpoint.label().to_owned(), failure));
                     return answer;
@@ -63,7 +68,45 @@ impl MemberCatalog {
         let (server, version) = self.connection.identify(endpoint).await?;
         let facts = self.facts(From::Server(endpoint, &server), ask).await?;
         let identity = IdentityRow { server: server.to_string(), version };
-        answers(ask, &[identity], &facts)?.pop().ok_or(ReadFailure::Malformed)
+        let member = answers(ask, &[identity], &facts)?.pop().ok_or(ReadFailure::Malformed)?;
+        self.surely_absent(endpoint, &ask.database, &member).await?;
+        Ok(member)
+    }
+
+    /// [`Self::surely_absent`] at the endpoint of each member that has one.
+    async fn all_surely_absent(
+        &self,
+        database: &str,
+        members: &[MemberAnswer],
+    ) -> Vec<(String, ReadFailure)> {
+        let mut failures = Vec::new();
+        for member in members.iter().filter(|member| absent(member).next().is_some()) {
+            let Some(endpoint) = self.connection.endpoint_of(&member.server_uuid).await else { continue };
+            if let Err(failure) = self.surely_absent(endpoint, database, member).await {
+                failures.push((endpoint.label().to_owned(), failure));
+            }
+        }
+        failures
+    }
+
+    /// K19: absence is evidence (in cleanup, in verdicts), and a catalog hides what the user may not see. So each
+    /// absent name is asked for once more by a statement that checks the right to know.
+    async fn surely_absent(
+        &self,
+        endpoint: &Endpoint,
+        database: &str,
+        member: &MemberAnswer,
+    ) -> Result<(), ReadFailure> {
+        let looks = absent(member).map(|name| async move {
+            let rows = self.connection.read_any::<ExistsRow>(endpoint, &sql::exists(database, name)).await?;
+            match rows.as_slice() {
+                [ExistsRow { result: 0 }] => Ok(()),
+                // It came into being between two looks: the next pass sees it.
+                [ExistsRow { result: 1 }] => Err(ReadFailure::Unavailable),
+                _ => Err(ReadFailure::Malformed),
+            }
+        });
+        try_join_all(looks).await.map(|_| ())
     }
 
     async fn facts(&self, from: From<'_>, ask: &MembersAsk) -> Result<Facts, ReadFailure> {
@@ -119,4 +162,8 @@ impl Catalog for MemberCatalog {
         }
         answer
     }
+}
+
+fn absent(member: &MemberAnswer) -> impl Iterator<Item = &str> {
+    member.tables.iter().filter(|(_, fact)| **fact == TableFact::Absent).map(|(name, _)| name.as_str())
 }

@@ -100,6 +100,8 @@ impl Connection {
         if (1..endpoints.len()).any(repeated) {
             return Err(ConnectionError::DuplicateEndpoint);
         }
+        let listed = |label: &String| endpoints.iter().any(|endpoint| endpoint.label() == label);
+        let known_servers = known_servers.into_iter().filter(|(label, _)| listed(label)).collect();
         let headers = authentication(&user, &password).ok_or(ConnectionError::Credentials)?;
         let transport = Transport::new(client_config(&tls)?, headers, timeouts);
         Ok(Self { transport, endpoints, cluster, control_database, servers: Mutex::new(known_servers) })

@@ -109,3 +109,10 @@ rows! {
     /// [`super::sql::settings`]
     SettingRow { name: String, value: String }
 }
+
+/// [`super::sql::exists`]
+#[derive(Debug, Clone, PartialEq, Eq, Row, Deserialize)]
+pub struct ExistsRow {
+    /// 0 or 1.
+    pub result: u8,
+}

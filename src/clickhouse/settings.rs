@@ -23,7 +23,15 @@ pub(super) fn read(limit: Duration) -> Settings {
         ("max_execution_time", seconds(limit)),
         // Else a server without Keeper would try on for longer than the read may take.
         ("keeper_max_retries", "0".into()),
-        // One printed form of a table, whatever the user's profile says.
+        // Whatever the user's profile says: no part for the whole, nothing from a cache, no other replica's rows.
+        ("timeout_overflow_mode", "throw".into()),
+        ("read_overflow_mode", "throw".into()),
+        ("read_overflow_mode_leaf", "throw".into()),
+        ("result_overflow_mode", "throw".into()),
+        ("use_query_cache", "0".into()),
+        ("allow_experimental_parallel_reading_from_replicas", "0".into()),
+        ("empty_result_for_aggregation_by_empty_set", "0".into()),
+        // One printed form of a table.
         ("show_table_uuid_in_table_create_query_if_not_nil", "0".into()),
         ("format_display_secrets_in_show_and_select", "0".into()),
     ]

@@ -216,6 +216,12 @@ pub fn replication(database: &str, names: &[&str]) -> Inner {
     ))
 }
 
+/// Whether a name is there, with an access check: `system.tables` merely hides what the user may not see, and a hidden
+/// table must not pass for an absent one.
+pub fn exists(database: &str, name: &str) -> Sql {
+    Sql(format!("EXISTS TABLE {}.{}", identifier(database), identifier(name)))
+}
+
 /// B-8. Exception texts are reduced on the server to whether there is one.
 pub fn health(database: &str, name: &str) -> Inner {
     Inner(format!(

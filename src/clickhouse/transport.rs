@@ -15,7 +15,10 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use publication_protocol::ports::ReadFailure;
 use std::fmt;
+use std::future::Future;
 use std::time::Duration;
+use tracing::instrument::WithSubscriber;
+use tracing::subscriber::NoSubscriber;
 
 /// Longest answer of a read. 64 members with health, views and tables stay far below.
 const READ_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -159,7 +162,7 @@ impl Transport {
         let client = super::settings::read(self.timeouts.read)
             .into_iter()
             .fold(self.client(endpoint, &wire), |client, (name, value)| client.with_setting(name, value));
-        let rows = client.query_raw(sql.text()).fetch_all::<T>();
+        let rows = quietly(client.query_raw(sql.text()).fetch_all::<T>());
         let rows = tokio::time::timeout(self.timeouts.read, rows).await;
         wire.seal();
         rows.map_err(|_| ReadFailure::Unavailable)?.map_err(|error| failure(&error))
@@ -178,7 +181,7 @@ impl Transport {
         let client = settings
             .into_iter()
             .fold(self.client(endpoint, &wire), |client, (name, value)| client.with_setting(name, value));
-        let result = tokio::time::timeout(deadline, whole_body(&client, sql)).await;
+        let result = tokio::time::timeout(deadline, quietly(whole_body(&client, sql))).await;
         let traffic = wire.seal();
         let answer = match result {
             Ok(Ok(body)) => judge(&body),
@@ -187,6 +190,11 @@ impl Transport {
         };
         OneShot { answer: if traffic.written == 0 { Answer::NotSent } else { answer }, calls: calls(traffic) }
     }
+}
+
+/// The crate logs what servers say, and that may quote names, values and SQL.
+async fn quietly<F: Future>(call: F) -> F::Output {
+    call.with_subscriber(NoSubscriber::new()).await
 }
 
 async fn whole_body(client: &Client, sql: &Sql) -> Result<Vec<u8>, ClientError> {
