@@ -20,6 +20,8 @@ pub const RECORD_BYTES_MAX: usize = 65_536;
 pub const RECENT_OPERATIONS_MAX: usize = 64;
 /// C-9: fenced names a slot can carry.
 pub const FENCED_NAMES_MAX: usize = 8;
+/// Verdicts that a record remembers.
+pub const VERDICTS_MAX: usize = 8;
 ///
 pub const TOKEN_BYTES_MAX: usize = 200;
 /// Names in manifests.

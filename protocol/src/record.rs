@@ -8,6 +8,7 @@ use crate::identity::{
 use crate::inventory::Inventory;
 use crate::limits::{
     CLEANUP_EPOCHS_MAX, ESCAPED_NAME_BYTES_MAX, FENCED_NAMES_MAX, RECENT_OPERATIONS_MAX, RECORD_BYTES_MAX,
+    VERDICTS_MAX,
 };
 use crate::phase::Phase;
 use crate::queue::{Binding, Receipt};
@@ -81,6 +82,9 @@ pub struct Dispatch {
     pub entry: Option<Binding>,
     /// D-6.
     pub receipt: Option<Receipt>,
+    /// J-3: a verdict ended the fence of this unaccounted epoch.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cleared: bool,
 }
 
 impl Dispatch {
@@ -373,7 +377,7 @@ impl Record {
     /// G-4, G-5: fences that this operation leaves behind, inherited ones first.
     pub fn fences(&self) -> Vec<Fence> {
         // RELEASED = known not sent (C-12): nothing can arrive late.
-        let open = |d: &&Dispatch| self.phase != Phase::Released && !d.is_accounted();
+        let open = |d: &&Dispatch| self.phase != Phase::Released && !d.is_accounted() && !d.cleared;
         let own = self.payload.dispatches.iter().filter(open).map(|d| Fence {
             name: d.from.clone(),
             operation: self.operation,
@@ -406,6 +410,7 @@ impl Record {
                 at_ms: u64::MAX,
                 entry: Some(Binding { entry: "query-0000000000".into(), query_digest: self.operation }),
                 receipt,
+                cleared: true,
             }
         };
         full.payload.dispatches = (1..=CLEANUP_EPOCHS_MAX + 1).map(dispatch).collect();
@@ -427,6 +432,13 @@ impl Record {
             final_version: u64::MAX,
         };
         full.payload.recent = vec![widest_recent; RECENT_OPERATIONS_MAX];
+        let verdict = VerdictNote {
+            uid: "0".repeat(36),
+            decision: "Rebaselined".into(),
+            evidence: self.operation,
+            at_ms: u64::MAX,
+        };
+        full.payload.verdicts = vec![verdict; VERDICTS_MAX];
         full.payload.error = Some(ErrorNote { code: widest });
         full.encode().payload.len()
     }

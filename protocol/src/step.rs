@@ -297,6 +297,7 @@ pub(crate) fn with_dispatch(
         at_ms: now.wall_ms,
         entry: None,
         receipt: None,
+        cleared: false,
     });
     record
 }

@@ -149,6 +149,7 @@ fn refused(object: &ClusterPublication, ctx: &Context, finding: Finding) -> Repo
         findings: vec![finding],
         states: BTreeMap::new(),
         queues: BTreeMap::new(),
+        evidence: None,
         held: None,
         converged: false,
         passed: Vec::new(),

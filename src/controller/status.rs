@@ -120,6 +120,9 @@ fn of_slot(new: &mut ClusterPublicationStatus, slot: &Slot, report: &Report) {
     new.dispatch_time = publication.map(|d| time(d.at_ms));
     let cleanup = payload.dispatches.iter().rfind(|d| d.action != Action::Publish);
     new.cleanup = cleanup.map(|d| statement(d, report));
+    if let Some(evidence) = &report.evidence {
+        new.evidence_digest = Some(evidence.to_string());
+    }
     if !report.states.is_empty() {
         new.replicas = replicas(record, report);
         let published = report.states.values().filter(|s| s.is_published()).count();

@@ -13,6 +13,7 @@ pub use report::{End, Held, Memory, Report, Requeue};
 
 use crate::admission::Finding;
 use crate::authority::{CasResult, DispatchPermit, Mutation, MutationAnswer, Now, PendingCas};
+use crate::canonical::Digest;
 use crate::classify::Classification;
 use crate::code::ErrorCode;
 use crate::identity::{CorrelationToken, Random, RootId, ServerUuid};
@@ -146,6 +147,9 @@ pub struct Driver {
     observed: u32,
     /// An identity that fits nothing was seen once in this pass.
     doubted: bool,
+    /// J-1: what the last scan said.
+    queue_evidence: Option<Digest>,
+    evidence: Option<Digest>,
     held: Option<Held>,
     converged: bool,
     passed: Vec<crate::phase::Phase>,
@@ -167,6 +171,8 @@ impl Driver {
             dispatched: 0,
             observed: 0,
             doubted: false,
+            queue_evidence: None,
+            evidence: None,
             held: None,
             converged: false,
             passed: Vec::new(),
@@ -374,6 +380,7 @@ impl Driver {
             findings,
             states: std::mem::take(&mut self.states),
             queues: std::mem::take(&mut self.queues),
+            evidence: self.evidence.take(),
             held: self.held.take(),
             converged: self.converged,
             passed: std::mem::take(&mut self.passed),

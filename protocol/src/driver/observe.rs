@@ -7,6 +7,7 @@ use super::{
 };
 use crate::admission::{Finding, Severity, label, unhealthy};
 use crate::classify::{Cause, Classification, CleanupBlock};
+use crate::evidence;
 use crate::limits::{STALLED_REOBSERVE_MS, UNOBSERVED_GRACE_MS};
 use crate::phase::Phase;
 use crate::ports::{AuthorityRead, MembersAnswer, ReadFailure, Scope};
@@ -31,6 +32,7 @@ impl Driver {
         self.seen_slot = Some(slot.clone());
         let tokens = slot.record.open_tokens();
         if tokens.is_empty() || slot.record.phase.is_final() {
+            self.queue_evidence = Some(evidence::queue_digest(Some(&[])));
             return self.read_members(slot, BTreeMap::new());
         }
         self.state = State::ObservingQueue(slot);
@@ -47,6 +49,7 @@ impl Driver {
     }
 
     pub(super) fn queue_read(&mut self, slot: Slot, rows: Result<Vec<QueueRow>, ReadFailure>) -> Call {
+        self.queue_evidence = Some(evidence::queue_digest(rows.as_deref().ok()));
         let record = &slot.record;
         let open = record.payload.dispatches.iter().filter(|d| !d.is_accounted());
         let queues = open
@@ -94,6 +97,7 @@ impl Driver {
             }
             _ => return self.finish(End::Waiting, vec![], Requeue::Now),
         }
+        self.evidence = self.queue_evidence.map(|queue| evidence::digest(&slot, queue, answer));
         let (states, drift) = observe(&slot.record, answer);
         let healthy = healthy(&slot.record, answer);
         let evidence = Evidence { states, drift, queues, healthy };

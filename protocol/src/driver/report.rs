@@ -1,6 +1,7 @@
 //! What a pass gives back: facts for status, and what must be remembered until the next pass.
 
 use crate::admission::Finding;
+use crate::canonical::Digest;
 use crate::classify::Classification;
 use crate::identity::ServerUuid;
 use crate::phase::Phase;
@@ -76,6 +77,8 @@ pub struct Report {
     pub states: BTreeMap<ServerUuid, MemberState>,
     /// By epoch, what the queue showed of open dispatches.
     pub queues: BTreeMap<u64, QueueView>,
+    /// J-1: digest of the evidence of this observation.
+    pub evidence: Option<Digest>,
     /// Why nothing was begun, although nothing is wrong.
     pub held: Option<Held>,
     /// B-8 held in this pass, or earlier.

@@ -166,6 +166,7 @@ pub fn dispatched(mut record: Record, phase: Phase, action: Action, from: &str, 
         at_ms: 2,
         entry: None,
         receipt: None,
+        cleared: false,
     });
     record
 }
