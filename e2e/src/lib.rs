@@ -3,6 +3,7 @@
 
 pub mod cluster;
 pub mod ddl;
+pub mod demo;
 pub mod environment;
 pub mod error;
 pub mod evidence;

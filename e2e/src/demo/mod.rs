@@ -1,0 +1,187 @@
+//! `make demo`: from nothing to a proved publication, and one fault, on one terminal.
+
+mod proof;
+mod samples;
+mod setup;
+mod story;
+mod terminal;
+mod watch;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::environment::Environment;
+use crate::error::{Context, Error, Result};
+use crate::{paths, workdir};
+use terminal::{Terminal, Tone, seconds};
+
+const TAIL_LINES: usize = 12;
+
+/// Why the demo did not get to its end, and the log that may know more.
+#[derive(Debug)]
+pub struct Failure {
+    error: Error,
+    log: Option<(String, String)>,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self { error, log: None }
+    }
+}
+
+impl Failure {
+    fn with_log(error: Error, log: &Path, lines: usize) -> Self {
+        // These say all there is to say.
+        let said = matches!(error, Error::Missing { .. } | Error::Exited { .. });
+        let name = log.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Self { error, log: (!said).then(|| (name, paths::tail(log, lines))) }
+    }
+
+    fn remedy(&self, standing: bool) -> String {
+        match &self.error {
+            Error::Missing { remedy, .. } => format!("{remedy}, then make demo again"),
+            _ if standing => "run it again; with KEEP=1 everything is left running where it fails".to_owned(),
+            _ => "run it again, with less running beside it; .tools/ is checked again by tools/setup"
+                .to_owned(),
+        }
+    }
+
+    /// `standing`: the environment was there when it happened.
+    fn show(&self, ui: &Terminal, standing: bool) {
+        ui.line("");
+        ui.line(&format!("{}: {}", ui.paint(Tone::Bad, "failed"), self.error));
+        if let Some((name, tail)) = &self.log {
+            ui.line("");
+            ui.text(&format!("the end of {name}:"));
+            ui.quote(tail);
+        }
+        ui.line("");
+        ui.line(&format!("remedy: {}", self.remedy(standing)));
+    }
+}
+
+/// The signals that end the demo, taken over before anything is started.
+struct Stop {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+}
+
+impl Stop {
+    fn new() -> Result<Self> {
+        let on = |kind| signal(kind).context("signal handler");
+        Ok(Self {
+            interrupt: on(SignalKind::interrupt())?,
+            terminate: on(SignalKind::terminate())?,
+            hangup: on(SignalKind::hangup())?,
+        })
+    }
+
+    /// The number of the signal that came.
+    async fn came(&mut self) -> u8 {
+        tokio::select! {
+            _ = self.interrupt.recv() => 2,
+            _ = self.terminate.recv() => 15,
+            _ = self.hangup.recv() => 1,
+        }
+    }
+}
+
+pub fn main() -> ExitCode {
+    let ui = Terminal::new();
+    let result = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("start the runtime")
+        .and_then(|runtime| runtime.block_on(run(&ui)));
+    match result {
+        Ok(code) => code,
+        Err(error) => {
+            Failure::from(error).show(&ui, false);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(ui: &Terminal) -> Result<ExitCode> {
+    let mut stop = Stop::new()?;
+    ui.line(
+        &ui.paint(Tone::Strong, "Publish a ClickHouse table on every replica, with exactly one EXCHANGE"),
+    );
+    let mut env = None;
+    let outcome = {
+        let told = play(ui, &mut env);
+        tokio::pin!(told);
+        tokio::select! {
+            // A signal also ends the kubectl that may be running: it is the cause, not that one's failure.
+            biased;
+            number = stop.came() => {
+                ui.settle();
+                ui.line("");
+                ui.line("stopping everything …");
+                Err(number)
+            }
+            result = &mut told => Ok(result),
+        }
+    };
+    ui.settle();
+    let code = match &outcome {
+        Ok(Ok(())) => {
+            let took = seconds(ui.elapsed());
+            ui.line(&ui.paint(Tone::Good, &format!("  Everything above was proved. {took} in all.")));
+            0
+        }
+        Ok(Err(failure)) => {
+            failure.show(ui, env.is_some());
+            1
+        }
+        Err(number) => 128 + number,
+    };
+    if let (Ok(_), Some(env), true) = (&outcome, &env, workdir::keep()) {
+        keep_running(ui, env);
+        stop.came().await;
+    }
+    if env.is_some() && outcome.is_ok() {
+        ui.line("");
+        ui.line("stopping everything …");
+    }
+    // Operator, proxies, members, ZooKeeper, control plane, directory: in this order.
+    drop(env);
+    ui.line(&format!("nothing is left running ({})", seconds(ui.elapsed())));
+    Ok(ExitCode::from(code))
+}
+
+/// The whole story; the environment stays with the caller, who decides when it ends.
+async fn play(ui: &Terminal, slot: &mut Option<Environment>) -> Result<(), Failure> {
+    let env = &*slot.insert(setup::start(ui).await?);
+    let told = async {
+        story::existing_target(ui, env).await?;
+        story::absent_target(ui, env).await?;
+        story::paused_replica(ui, env).await?;
+        story::summary(ui, env).await
+    };
+    told.await.map_err(|error| match env.operators.first() {
+        Some(operator) => Failure::with_log(error, operator.log_path(), TAIL_LINES),
+        None => error.into(),
+    })
+}
+
+fn keep_running(ui: &Terminal, env: &Environment) {
+    let kubectl =
+        paths::tool("kubectl").map_or_else(|_| "kubectl".to_owned(), |path| path.display().to_string());
+    ui.title("Left running (KEEP=1)");
+    ui.text("In another terminal:");
+    ui.quote(&format!("export KUBECONFIG={}", env.control_plane.kubeconfig().display()));
+    ui.quote(&format!("alias kubectl={kubectl}"));
+    ui.text("Things to try:");
+    ui.quote(
+        "kubectl -n shop describe cpub orders-20261130        # conditions, evidence by replica, events",
+    );
+    ui.quote("sed 's/name: orders-.*/name: again/' config/samples/author.yaml | kubectl apply -f -; kubectl -n shop get cpub -w");
+    ui.text(&format!("Logs: {}", env.work.path().display()));
+    ui.line("");
+    ui.line(&ui.paint(Tone::Strong, "Ctrl-C here stops everything."));
+}
