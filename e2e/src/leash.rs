@@ -1,6 +1,7 @@
 //! A child process that cannot outlive the test process, however that one ends (see `tools/leash`).
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -72,6 +73,8 @@ impl Launch {
             .args(&self.args)
             .envs(self.env.iter().map(|(k, v)| (k, v)))
             .stdin(Stdio::piped())
+            // Ctrl-C is the harness's alone: it ends what it started, in its own order.
+            .process_group(0)
             .spawn()
             .context(format!("start {}", self.name))?;
         let mut child = Leashed { name: self.name, leash, pid: Pid::INIT, log: self.log, code: None };

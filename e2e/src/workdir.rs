@@ -13,19 +13,26 @@ pub struct WorkDir {
 }
 
 impl WorkDir {
+    /// Kept after the run when `KEEP` is set.
     pub fn new(name: &str) -> Result<Self> {
+        let mut this = Self::temporary(name)?;
+        if keep() {
+            this.dir.disable_cleanup(true);
+            std::fs::write(this.join(KEPT), "").context("mark a kept directory")?;
+            eprintln!("e2e: keeping {}", this.path().display());
+        }
+        Ok(this)
+    }
+
+    /// Gone after the run in any case.
+    pub fn temporary(name: &str) -> Result<Self> {
         let parent = paths::root().join("target/e2e-work");
         std::fs::create_dir_all(&parent).context(format!("create {}", parent.display()))?;
         sweep(&parent);
-        let mut dir = tempfile::Builder::new()
+        let dir = tempfile::Builder::new()
             .prefix(&format!("{name}-{}-", std::process::id()))
             .tempdir_in(&parent)
             .context("create a work directory")?;
-        if keep() {
-            dir.disable_cleanup(true);
-            std::fs::write(dir.path().join(KEPT), "").context("mark a kept directory")?;
-            eprintln!("e2e: keeping {}", dir.path().display());
-        }
         Ok(Self { dir })
     }
 
