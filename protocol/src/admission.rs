@@ -76,7 +76,7 @@ pub fn admit(
     let desired = judge.candidate(predecessor.as_ref());
     let row_count = judge.convergence(rows);
     let mut findings = judge.findings;
-    findings.sort_by(|a, b| b.severity.cmp(&a.severity));
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     match (desired, row_count) {
         (Some(desired), Some(row_count)) if findings.is_empty() => {
             Ok(Bound { inventory, predecessor, desired, row_count })

@@ -1,9 +1,11 @@
 //! C-2..C-7, C-12, C-14: what a CAS, its answer, its exact read and its permit are worth.
+#![allow(clippy::panic)]
 
 mod support;
 
 use futures::executor::block_on;
 use publication_protocol::authority::{DispatchPermit, Mutation, MutationAnswer, MutationOutcome, Now};
+use publication_protocol::classify::Classification;
 use publication_protocol::code::ErrorCode;
 use publication_protocol::driver::{Call, End, Input, Report};
 use publication_protocol::identity::{Action, ServerUuid};
@@ -125,7 +127,7 @@ fn a_lost_cas_answer_never_leads_to_a_dispatch_even_when_the_row_is_seen_later()
     let report = support::run::until_quiet(&world, &intent());
     assert_eq!(world.counts().sends, 0);
     assert_eq!(report.end, End::Stalled);
-    assert_eq!(report.class.and_then(|c| c.cause()), Some("EntryNotFound"));
+    assert_eq!(report.class.and_then(Classification::cause), Some("EntryNotFound"));
     assert_eq!(world.phases(), ["PREPARED", "DISPATCHING"]);
 }
 

@@ -1,7 +1,9 @@
 //! G over the in-memory world: retire, then drop, and everything that can come between.
+#![allow(clippy::panic)]
 
 mod support;
 
+use publication_protocol::classify::Classification;
 use publication_protocol::code::ErrorCode;
 use publication_protocol::driver::{End, Memory, Report};
 use publication_protocol::limits::CLEANUP_EPOCHS_MAX;
@@ -27,11 +29,11 @@ fn retiring() -> World {
 }
 
 fn code(report: &Report) -> Option<ErrorCode> {
-    report.class.and_then(publication_protocol::classify::Classification::code)
+    report.class.and_then(Classification::code)
 }
 
 fn cause(report: &Report) -> Option<&'static str> {
-    report.class.and_then(publication_protocol::classify::Classification::cause)
+    report.class.and_then(Classification::cause)
 }
 
 // proves: G-3, A-8
@@ -291,8 +293,7 @@ fn a_lost_send_of_a_cleanup_step_is_repeated_only_after_the_visibility_wait() {
     let trace = {
         let happy = World::new(2, true);
         until_quiet(&happy, &intent());
-        let trace = happy.lock().trace.clone();
-        trace
+        happy.lock().trace.clone()
     };
     let sends: Vec<usize> = (0..trace.len()).filter(|at| trace[*at] == "send").collect();
     world.lock().faults.insert(sends[1] as u32, Fault::LostBefore);

@@ -1,9 +1,11 @@
 //! Every port call of a pass can lose its answer or kill the worker, before or after its effect. Afterwards new
 //! passes run until nothing more is to come. Judged from the world: at most one publication, no drop before all
 //! serve the new generation, and an end that is either COMPLETED or has a class and a code.
+#![allow(clippy::panic)]
 
 mod support;
 
+use publication_protocol::classify::Classification;
 use publication_protocol::code::ErrorCode;
 use publication_protocol::driver::{End, Report};
 use publication_protocol::intent::Intent;
@@ -18,8 +20,7 @@ const FAULTS: [Fault; 4] = [Fault::LostBefore, Fault::LostAfter, Fault::CrashBef
 fn calls_of_a_happy_pass(existing: bool) -> u32 {
     let world = World::new(2, existing);
     until_quiet(&world, &intent());
-    let calls = world.lock().calls;
-    calls
+    world.lock().calls
 }
 
 /// Published and proved, or fail-closed with a reason and nothing lost.
@@ -118,7 +119,7 @@ fn a_crash_between_the_dispatching_cas_and_the_send_leaves_outcome_unknown() {
     world.lock().faults.insert(send, Fault::CrashBefore);
     let started = world.lock().now.boot_ms;
     let report = until_quiet(&world, &intent());
-    assert_eq!(report.class.and_then(|c| c.code()), Some(ErrorCode::OutcomeUnknown));
+    assert_eq!(report.class.and_then(Classification::code), Some(ErrorCode::OutcomeUnknown));
     assert_eq!((world.publications(), world.phase()), (0, Some(Phase::Dispatching)));
     let waited = world.lock().now.boot_ms - started;
     assert!(waited > support::build::DEADLINES.visibility_wait_ms(), "D-5: only after the wait ({waited})");

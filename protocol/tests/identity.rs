@@ -1,4 +1,5 @@
 //! A: names, operation, tokens, generation and inventory identities.
+#![allow(clippy::panic)]
 
 mod support;
 

@@ -1,4 +1,5 @@
 //! Two workers at once. Each stops before every port call, and the test decides who goes on.
+#![allow(clippy::panic)]
 
 mod support;
 
@@ -22,8 +23,7 @@ fn steps(pass: &mut Pass, steps: u32) -> Option<Report> {
 fn calls(intent: &Intent) -> u32 {
     let world = World::new(2, true);
     finish(&mut worker(&world, intent));
-    let calls = world.lock().calls;
-    calls
+    world.lock().calls
 }
 
 /// After both are done, a new worker finds the operation finished or fail-closed, never in between.

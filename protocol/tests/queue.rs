@@ -1,4 +1,5 @@
 //! E and D-3..D-5: what queue rows mean.
+#![allow(clippy::panic)]
 
 mod support;
 

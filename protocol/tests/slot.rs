@@ -1,7 +1,9 @@
 //! C-8..C-11, C-13, F-2, H-2, H-3, B-7: who may have the slot, what stale and lost reads mean.
+#![allow(clippy::panic)]
 
 mod support;
 
+use publication_protocol::classify::Classification;
 use publication_protocol::code::ErrorCode;
 use publication_protocol::driver::{End, Input, Memory, Report, Requeue};
 use publication_protocol::generation::TableFact;
@@ -130,7 +132,7 @@ fn prepared_is_released_when_what_it_bound_changed_and_kept_when_a_member_is_sil
         (|world: &World| {
             world.lock().members.iter_mut().for_each(|m| {
                 m.tables.insert(TARGET.into(), 7);
-            })
+            });
         }) as fn(&World),
         |world| world.lock().members.iter_mut().for_each(|m| m.unhealthy = true),
         |world| {
@@ -358,6 +360,29 @@ fn a_torn_read_is_looked_at_again_before_it_stalls_the_operation() {
     answer.members[0].tables.insert(TARGET.into(), fact(NEW, 1));
     assert_ne!(answer.members[0].tables[TARGET], TableFact::Absent);
     let report = stepper.finish(Input::Members(answer));
-    assert_ne!(report.class.and_then(|c| c.cause()), Some("MemberUnknown"), "{report:?}");
+    assert_ne!(report.class.and_then(Classification::cause), Some("MemberUnknown"), "{report:?}");
     assert_eq!((report.end, world.counts().member_reads), (End::Waiting, 2));
+}
+
+// proves: C-14, H-1
+#[test]
+fn a_deleted_object_whose_status_lags_does_not_forget_what_is_in_flight() {
+    use publication_protocol::driver::Call;
+    use publication_protocol::ports::{AuthorityRead, ReadFailure};
+    let world = holding(&record_in(Phase::InProgress, 2));
+    // Deleted, and read before the witness was written to its status.
+    let mut deleted = intent();
+    deleted.deleted = true;
+    let mut stepper = Stepper::new(&world, &deleted);
+    let call = stepper.until(Input::Begin, |call| matches!(call, Call::Members(_)));
+    let members = stepper.perform(call);
+    stepper.until(members, |call| matches!(call, Call::ReadSlot(_)));
+    let failures = vec![("h1:9000".into(), ReadFailure::Unavailable)];
+    let report = stepper.done(Input::Slot(AuthorityRead { rows: vec![], failures }));
+    assert_eq!(report.end, End::Waiting, "{report:?}");
+    // Without any sight of the slot, and without a witness, nothing can be in flight (C-14).
+    let mut stepper = Stepper::new(&world, &deleted);
+    stepper.next(Input::Begin);
+    let failures = vec![("h1:9000".into(), ReadFailure::Unavailable)];
+    assert_eq!(stepper.done(Input::Slot(AuthorityRead { rows: vec![], failures })).end, End::Gone);
 }

@@ -1,4 +1,5 @@
 //! F: the state of one member, for both kinds of target, from identities alone.
+#![allow(clippy::panic)]
 
 mod support;
 

@@ -19,7 +19,7 @@ use crate::code::ErrorCode;
 use crate::identity::{CorrelationToken, Random, RootId, ServerUuid};
 use crate::intent::{Intent, invariant};
 use crate::limits::UNOBSERVED_GRACE_MS;
-use crate::phase::{Actor, Edge, edge};
+use crate::phase::{Actor, Edge, Phase, edge};
 use crate::ports::{AuthorityRead, MembersAnswer, MembersAsk, Order, ReadFailure, SendOutcome};
 use crate::queue::{QueueRow, QueueView};
 use crate::record::{Owner, Record, Slot, VersionedRow};
@@ -204,7 +204,7 @@ impl Driver {
             (State::Sending(slot), Input::Sent(outcome)) => self.sent(&slot, outcome, tick),
             (State::LookingBack(slot), Input::Members(answer)) => self.looked_back(&slot, &answer, tick),
             (State::Rereading, Input::Slot(read)) => self.slot_reread(&read, tick),
-            (State::ObservingQueue(slot), Input::Scan(rows)) => self.queue_read(slot, rows),
+            (State::ObservingQueue(slot), Input::Scan(rows)) => self.queue_read(slot, &rows),
             (State::ObservingMembers(slot, queues), Input::Members(answer)) => {
                 self.read_slot(State::ObservingSlot(slot, queues, answer))
             }
@@ -220,6 +220,8 @@ impl Driver {
         Call::ReadSlot(self.intent.key().to_string())
     }
 
+    // The call is the pass's next one and is returned at once: nothing to gain from a box.
+    #[allow(clippy::result_large_err)]
     fn judge(&mut self, read: &AuthorityRead, tick: &Tick) -> Result<authority_read::SlotRead, Call> {
         let since = *self.memory.stale_since.get_or_insert(tick.now.boot_ms);
         match authority_read::judge(&self.intent, read, tick.now.boot_ms.saturating_sub(since)) {
@@ -342,7 +344,13 @@ impl Driver {
     fn give_up_all(&mut self, findings: Vec<Finding>, tick: &Tick) -> Call {
         use crate::admission::Severity;
         // C-14: what never showed a version was never dispatched; C-11 frees a slot that it may hold.
-        if self.intent.deleted && self.intent.witnessed.is_none() {
+        // What was just seen in flight is not forgotten because the object's status was read before its witness.
+        let in_flight = self.seen_slot.as_ref().is_some_and(|s| {
+            s.record.operation == self.intent.operation
+                && s.record.phase != Phase::Prepared
+                && !s.record.phase.is_final()
+        });
+        if self.intent.deleted && self.intent.witnessed.is_none() && !in_flight {
             return self.finish(End::Gone, vec![], Requeue::Never);
         }
         let blocked = findings.iter().any(|f| f.severity == Severity::Block);

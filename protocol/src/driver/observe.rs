@@ -48,7 +48,7 @@ impl Driver {
         }
     }
 
-    pub(super) fn queue_read(&mut self, slot: Slot, rows: Result<Vec<QueueRow>, ReadFailure>) -> Call {
+    pub(super) fn queue_read(&mut self, slot: Slot, rows: &Result<Vec<QueueRow>, ReadFailure>) -> Call {
         self.queue_evidence = Some(evidence::queue_digest(rows.as_deref().ok()));
         let record = &slot.record;
         let open = record.payload.dispatches.iter().filter(|d| !d.is_accounted());
@@ -60,7 +60,7 @@ impl Driver {
                     bound: dispatch.entry.as_ref(),
                     inventory: &record.payload.inventory,
                 };
-                let seen = match &rows {
+                let seen = match rows {
                     Ok(rows) => view(rows, sought),
                     Err(_) => QueueView::Unknown(QueueDoubt::Unreadable),
                 };

@@ -1,5 +1,5 @@
 //! Builders and an in-memory world for the protocol's tests.
-#![allow(dead_code, missing_debug_implementations)]
+#![allow(dead_code, missing_debug_implementations, clippy::panic)]
 
 pub mod build;
 pub mod ports;
