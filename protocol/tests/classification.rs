@@ -65,6 +65,7 @@ fn mix(states: &[&MemberState]) -> Mix {
 }
 
 /// Rows of the table, from the top; the first that fits is the class.
+#[allow(clippy::if_same_then_else)]
 fn oracle(phase: Phase, m: &Mix, queue: QueueSummary, drift: bool) -> &'static str {
     let (in_progress, success, failure) = (
         queue == QueueSummary::InProgress,
