@@ -6,6 +6,7 @@
 mod answers;
 mod basics;
 mod looks;
+mod operators;
 mod stage;
 
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -22,7 +23,7 @@ fn main() {
     arguments.test_threads = Some(1);
     let runtime = Arc::new(tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap());
     let stages = Arc::new(stage::Stages::default());
-    let topics = [basics::CASES, answers::CASES];
+    let topics = [basics::CASES, answers::CASES, operators::CASES];
     let trials = topics
         .iter()
         .flat_map(|cases| cases.iter())

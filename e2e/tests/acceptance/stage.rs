@@ -2,9 +2,9 @@
 
 use publication_e2e::ddl::{DdlEntry, count_kind};
 use publication_e2e::kubernetes::Kind;
-use publication_e2e::manifests::{CLUSTER_OBJECT, PLATFORM, Publication};
+use publication_e2e::manifests::{CLUSTER_OBJECT, PLATFORM, Publication, condition};
 use publication_e2e::{Environment, Error, Options, Result};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::sync::Mutex;
@@ -16,7 +16,7 @@ const STATEMENT_TIMEOUT_DEFAULT: u32 = 180;
 /// What a case plays on.
 pub struct Stage {
     pub env: Environment,
-    cases: usize,
+    databases: usize,
     platform_changed: bool,
     /// Database of the present case.
     pub database: String,
@@ -30,23 +30,65 @@ impl Stage {
         env.namespace(SPACE).await?;
         env.start_operator().await?;
         env.wait_cluster_ready(SOON).await?;
-        Ok(Self { env, cases: 0, platform_changed: false, database: String::new() })
+        Ok(Self { env, databases: 0, platform_changed: false, database: String::new() })
     }
 
     /// A fresh database, no faults, empty logs, everybody alive, whatever the last case left behind.
     async fn next(&mut self) -> Result<()> {
-        self.cases += 1;
-        self.database = format!("shop{}", self.cases);
         for member in 0..self.env.cluster.members.len() {
             if !self.env.cluster.member_mut(member)?.is_running() {
                 self.env.restart_member(member).await?;
             }
         }
         self.env.clear_faults().await?;
+        self.one_operator().await?;
         if std::mem::take(&mut self.platform_changed) {
+            self.env.apply_platform().await?;
             self.set_statement_timeout(STATEMENT_TIMEOUT_DEFAULT).await?;
+            self.examined().await?;
         }
+        self.fresh_database().await
+    }
+
+    /// Ends every operator but the first, which runs afterwards.
+    pub async fn one_operator(&mut self) -> Result<()> {
+        self.env.operators.truncate(1);
+        let first = self.env.operator(0)?;
+        if first.process().is_running() { first.process().cont() } else { first.restart().await }
+    }
+
+    /// Another database: `tables`, `publication`, `entries` and the rest speak of it from now on.
+    pub async fn fresh_database(&mut self) -> Result<()> {
+        self.databases += 1;
+        self.database = format!("shop{}", self.databases);
         self.env.cluster.create_database(&self.database).await
+    }
+
+    /// The PublicationCluster with this change, until the end of the case; back when the operator has examined it.
+    pub async fn platform(&mut self, change: impl FnOnce(&mut Value)) -> Result<()> {
+        self.platform_changed = true;
+        let mut cluster = self.env.publication_cluster();
+        change(&mut cluster);
+        self.env.apply(&cluster).await?;
+        self.examined().await
+    }
+
+    async fn examined(&self) -> Result<()> {
+        let look = |cluster: &Value| {
+            let seen = &condition(cluster, "Ready")?["observedGeneration"];
+            (*seen == cluster["metadata"]["generation"]).then_some(())
+        };
+        self.env.wait_for(Kind::Cluster, PLATFORM, CLUSTER_OBJECT, SOON, "examined as it is", look).await
+    }
+
+    /// Waits until `found` gives a value for this publication.
+    pub async fn wait<T>(
+        &self,
+        name: &str,
+        what: &str,
+        found: impl FnMut(&Value) -> Option<T> + Send,
+    ) -> Result<T> {
+        self.env.wait_for(Kind::Publication, SPACE, name, SOON, what, found).await
     }
 
     /// A target with 3 rows (if wanted) and a candidate with `rows` rows.
