@@ -4,6 +4,7 @@
 //! Rule ids (`A-1` … `M`) are those of the protocol's contract; a test names the rule it proves.
 #![warn(missing_docs)]
 
+pub mod adjudicate;
 pub mod admission;
 pub mod authority;
 pub mod canonical;

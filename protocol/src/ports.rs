@@ -182,6 +182,12 @@ pub trait Owners {
     fn owner_gone(&self, owner: &Owner) -> impl Future<Output = Option<bool>> + Send;
 }
 
+/// J-3: what members run right now.
+pub trait Processes {
+    /// Whether any member runs a query with one of these ids; none = not every member could say.
+    fn running(&self, query_ids: &[String]) -> impl Future<Output = Option<bool>> + Send;
+}
+
 /// Time and randomness.
 pub trait Environment {
     /// Both clocks.

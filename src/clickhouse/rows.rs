@@ -44,6 +44,8 @@ rows! {
         is_local: u8,
         internal_replication: u8,
     }
+    /// [`super::sql::running`]
+    RunningRow { running: u64 }
     /// [`super::sql::database_engine`]
     DatabaseRow { engine: String }
     /// [`super::sql::tables`]

@@ -14,8 +14,9 @@ mod owners;
 mod publication;
 mod resolve;
 mod status;
+mod verdict;
 
-use crate::api::{ClusterPublication, PublicationCluster};
+use crate::api::{ClusterPublication, PublicationCluster, PublicationVerdict};
 use context::Context;
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::Namespace;
@@ -61,7 +62,7 @@ pub async fn run(listen: SocketAddr) -> Result<(), RunError> {
     let client = Client::try_from(kube::Config::infer().await?)?;
     let listener = health::bind(listen).await?;
     let metrics = Arc::new(metrics::Metrics::new());
-    let ready = Arc::new(health::Readiness::new(2));
+    let ready = Arc::new(health::Readiness::new(3));
     tokio::spawn(health::serve(listener, Arc::clone(&ready), Arc::clone(&metrics)));
     let system = Api::<Namespace>::all(client.clone()).get_metadata("kube-system").await?;
     let kube_uid = system.uid().ok_or(RunError::NoKubeUid)?;
@@ -85,6 +86,9 @@ pub async fn run(listen: SocketAddr) -> Result<(), RunError> {
         changes(&client, cluster_writer, ready.caches(), |c: &PublicationCluster| intent_hash(c, None));
     let publication_stream =
         changes(&client, publication_writer, ready.caches(), |p: &ClusterPublication| intent_hash(p, None));
+    let (verdicts, verdict_writer) = reflector::store();
+    let verdict_stream =
+        changes(&client, verdict_writer, ready.caches(), |v: &PublicationVerdict| intent_hash(v, None));
     // A second watch of the few clusters: publications wait for what its status says.
     let (_, watch_writer) = reflector::store();
     let cluster_changes = changes(
@@ -104,10 +108,10 @@ pub async fn run(listen: SocketAddr) -> Result<(), RunError> {
             tracing::info!("stopping: what was dispatched is carried through, nothing new begins");
         }
     };
-    let (stop_clusters, stop_publications) = {
+    let (stop_clusters, stop_publications, stop_verdicts) = {
         use futures::FutureExt;
         let shared = signal.boxed().shared();
-        (shared.clone(), shared)
+        (shared.clone(), shared.clone(), shared)
     };
     let config = Config::default().concurrency(CONCURRENCY);
     let for_clusters = Controller::for_stream(cluster_stream, clusters)
@@ -117,14 +121,19 @@ pub async fn run(listen: SocketAddr) -> Result<(), RunError> {
         .for_each(report);
     let users = publications.clone();
     let for_publications = Controller::for_stream(publication_stream, publications)
-        .with_config(config)
+        .with_config(config.clone())
         .watches_stream(cluster_changes, move |cluster| users_of(&users, &cluster))
         .reconcile_on(woken)
         .graceful_shutdown_on(stop_publications)
-        .run(publication::reconcile, retry, context)
+        .run(publication::reconcile, retry, Arc::clone(&context))
+        .for_each(report);
+    let for_verdicts = Controller::for_stream(verdict_stream, verdicts)
+        .with_config(config)
+        .graceful_shutdown_on(stop_verdicts)
+        .run(verdict::reconcile, retry, context)
         .for_each(report);
     tracing::info!("running");
-    futures::join!(for_clusters, for_publications);
+    futures::join!(for_clusters, for_publications, for_verdicts);
     tracing::info!("stopped");
     Ok(())
 }
