@@ -8,8 +8,8 @@
 # The explicit --target matters: without it RUSTFLAGS also reach build scripts and proc macros, which cannot be
 # linked statically.
 #
-# No CA roots are copied: the API server's come with the ServiceAccount, ClickHouse's with spec.tls.caRef. The numeric
-# user lets Kubernetes verify runAsNonRoot.
+# No CA roots are copied: the API server's come with the ServiceAccount, ClickHouse's with spec.tls.caRef, and the public
+# ones are in the binary. The numeric user lets Kubernetes verify runAsNonRoot.
 #
 # Untested variant that builds inside (needs a base image to be pulled); run it at the root of the repository with
 # target/ in .dockerignore:

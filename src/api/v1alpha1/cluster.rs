@@ -62,7 +62,7 @@ pub struct PublicationClusterSpec {
     pub members: Vec<Member>,
     /// Credentials of the operator on these servers.
     pub auth: Auth,
-    /// TLS towards the servers. An https endpoint needs `caRef`: the operator trusts no public roots.
+    /// TLS towards the servers. Without `caRef` an https endpoint's certificate must come from a public authority.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<Tls>,
     /// Who may publish what: pairs of namespaces and databases. Empty: nobody may publish.
