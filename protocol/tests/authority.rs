@@ -238,3 +238,52 @@ fn the_witness_comes_before_the_dispatching_cas_and_without_it_there_is_none() {
     assert_eq!((report.findings[0].rule, report.end), ("C-14", End::Waiting));
     assert_eq!((world.phases(), world.counts().sends), (vec!["PREPARED".to_owned()], 0));
 }
+
+/// A worker that has revalidated the catalogs and is about to read the authority for the last time.
+fn before_the_last_read(world: &World) -> (Stepper, Call) {
+    let mut stepper = Stepper::new(world, &intent());
+    let call = stepper.until(Input::Begin, |call| matches!(call, Call::Witness(..)));
+    let shown = stepper.perform(call);
+    let call = stepper.until(shown, |call| matches!(call, Call::ReadSlot(_)));
+    (stepper, call)
+}
+
+// proves: D-1, C-13
+#[test]
+fn every_member_must_read_the_judged_record_right_before_the_cas() {
+    let world = World::new(2, true);
+    let (mut stepper, call) = before_the_last_read(&world);
+    world.lock().members[1].up = false;
+    let read = stepper.perform(call);
+    let report = stepper.done(read);
+    assert_eq!((code(&report), world.counts().mutations), (ErrorCode::EndpointUnavailable, 1));
+    let world = World::new(2, true);
+    let (mut stepper, call) = before_the_last_read(&world);
+    // Another worker prepared it anew meanwhile: what was revalidated is no longer what is held.
+    let other = VersionedRow { row: support::build::prepared(2, true).encode(), version: 1 };
+    world.lock().slot.push(other);
+    let read = stepper.perform(call);
+    let report = stepper.done(read);
+    assert_eq!((code(&report), report.findings[0].rule), (ErrorCode::CasConflict, "D-1"));
+    assert_eq!(world.counts().mutations, 1);
+}
+
+// proves: F, D-4
+#[test]
+fn an_observation_is_discarded_when_the_record_moved_under_it() {
+    use publication_protocol::phase::Phase;
+    use support::build::record_in;
+    let world = World::new(2, true);
+    let dispatching = record_in(Phase::Dispatching, 2);
+    world.lock().slot.push(VersionedRow { row: dispatching.encode(), version: 0 });
+    let mut stepper = Stepper::new(&world, &intent());
+    let call = stepper.until(Input::Begin, |call| matches!(call, Call::Members(_)));
+    let mut moved = dispatching;
+    moved.phase = Phase::InProgress;
+    world.lock().slot.push(VersionedRow { row: moved.encode(), version: 1 });
+    let members = stepper.perform(call);
+    let report = stepper.finish(members);
+    let counts = world.counts();
+    assert_eq!((counts.scans, counts.member_reads, counts.mutations), (2, 2, 0), "looked at anew");
+    assert_eq!(report.slot.map(|slot| slot.version), Some(1));
+}
