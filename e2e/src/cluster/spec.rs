@@ -18,7 +18,7 @@ pub(crate) const HARNESS: &str = "harness";
 pub(crate) const HARNESS_PASSWORD: &str = "harness";
 
 /// Which engine the members run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lane {
     V26_9,
     V24_8,

@@ -2,6 +2,7 @@
 
 use crate::stage::{SOON, SPACE, Stage, expect};
 use futures::StreamExt;
+use publication_e2e::ddl::DdlEntry;
 use publication_e2e::error::Context;
 use publication_e2e::evidence::Slot;
 use publication_e2e::kubernetes::Kind;
@@ -193,10 +194,37 @@ impl Stage {
     }
 
     /// Changes the object in a way that means nothing, and waits until it was observed again.
-    pub async fn poke(&mut self) -> Result<()> {
+    pub async fn poke(&self) -> Result<()> {
         let before = (self.passes().await?, self.looks());
+        self.nudge().await?;
+        self.another_pass(before).await
+    }
+
+    /// The same without waiting: for an object that may be through by now.
+    pub async fn nudge(&self) -> Result<()> {
         let patch = json!({"metadata": {"annotations": {"e2e/poke": Uuid::new_v4().to_string()}}});
-        self.env.control_plane.merge_patch(Kind::Publication, SPACE, &self.name(), &patch).await?;
+        self.env.control_plane.merge_patch(Kind::Publication, SPACE, &self.name(), &patch).await
+    }
+
+    /// The EXCHANGE has an end on every member; the operator need not wait for its next look.
+    pub async fn exchange_ends(&self) -> Result<()> {
+        eventually(SOON, "the EXCHANGE is terminal", || async {
+            let entries = self.own_entries().await?;
+            let ends =
+                entries.iter().filter(|e| e.kind() == "EXCHANGE").all(DdlEntry::is_terminal_everywhere);
+            Ok(Seen::when(ends, format!("{entries:?}")))
+        })
+        .await?;
+        self.nudge().await
+    }
+
+    /// Restarts the operator, which remembers nothing, and waits until it has observed the unchanged object.
+    pub async fn forget(&mut self) -> Result<()> {
+        self.env.operator(0)?.restart().await?;
+        self.another_pass((0, self.looks())).await
+    }
+
+    async fn another_pass(&self, before: (u64, usize)) -> Result<()> {
         let waited = eventually(SOON, "another pass", || async {
             let now = (self.passes().await?, self.looks());
             Ok(Seen::when(now.0 > before.0 && now.1 > before.1, format!("{before:?}, then {now:?}")))
@@ -217,7 +245,7 @@ impl Stage {
 
     /// Looked at again and again, the operation has no further effect: no statement leaves the operator, nothing
     /// new is in the queue, and every table is where it was.
-    pub async fn stays_as_it_is(&mut self) -> Result<()> {
+    pub async fn stays_as_it_is(&self) -> Result<()> {
         let (effects, queue) = (self.effects(), self.own_entries().await?.len());
         let mut tables = Vec::new();
         for member in 0..self.env.cluster.members.len() {

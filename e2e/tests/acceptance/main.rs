@@ -5,11 +5,15 @@
 
 mod answers;
 mod basics;
+mod drift;
+mod faults;
 mod looks;
+mod old_engine;
 mod operators;
 mod stage;
 
 use libtest_mimic::{Arguments, Failed, Trial};
+use publication_e2e::cluster::Lane;
 use stage::Stage;
 use std::future::Future;
 use std::pin::Pin;
@@ -23,15 +27,17 @@ fn main() {
     arguments.test_threads = Some(1);
     let runtime = Arc::new(tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap());
     let stages = Arc::new(stage::Stages::default());
-    let topics = [basics::CASES, answers::CASES, operators::CASES];
+    let topics = [basics::CASES, answers::CASES, faults::CASES, drift::CASES, operators::CASES];
     let trials = topics
         .iter()
-        .flat_map(|cases| cases.iter())
-        .map(|(name, members, case)| {
+        .flat_map(|cases| cases.iter().map(|case| (Lane::V26_9, case)))
+        .chain(old_engine::CASES.iter().map(|case| (Lane::V24_8, case)))
+        .map(|(lane, (name, members, case))| {
             let (runtime, stages, members, case) =
                 (Arc::clone(&runtime), Arc::clone(&stages), *members, *case);
             Trial::test(*name, move || {
-                runtime.block_on(stages.run(members, case)).map_err(|error| Failed::from(error.to_string()))
+                let run = runtime.block_on(stages.run(members, lane, case));
+                run.map_err(|error| Failed::from(error.to_string()))
             })
         })
         .collect();

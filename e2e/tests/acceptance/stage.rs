@@ -1,11 +1,14 @@
-//! One environment for each number of members, started when first needed, and a database of its own for each case.
+//! One environment for each number of members and engine, started when first needed, and a database of its own for
+//! each case.
 
+use publication_e2e::cluster::Lane;
 use publication_e2e::ddl::{DdlEntry, count_kind};
 use publication_e2e::kubernetes::Kind;
 use publication_e2e::manifests::{CLUSTER_OBJECT, PLATFORM, Publication, condition};
 use publication_e2e::{Environment, Error, Options, Result};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::time::Duration;
 use tokio::sync::Mutex;
 
@@ -23,8 +26,8 @@ pub struct Stage {
 }
 
 impl Stage {
-    async fn start(members: usize) -> Result<Self> {
-        let options = Options { name: format!("acceptance-{members}"), members, ..Options::default() };
+    async fn start(members: usize, lane: Lane) -> Result<Self> {
+        let options = Options { name: format!("acceptance-{members}"), members, lane, ..Options::default() };
         let mut env = Environment::start(options).await?;
         env.apply_platform().await?;
         env.namespace(SPACE).await?;
@@ -150,16 +153,16 @@ pub fn expect<T: PartialEq + std::fmt::Debug>(what: &str, found: &T, wanted: &T)
 /// All stages of the run.
 #[derive(Default)]
 pub struct Stages {
-    by_members: Mutex<BTreeMap<usize, Stage>>,
+    by_bed: Mutex<BTreeMap<(usize, Lane), Stage>>,
 }
 
 impl Stages {
-    pub async fn run(&self, members: usize, case: crate::Case) -> Result<()> {
-        let mut stages = self.by_members.lock().await;
-        if !stages.contains_key(&members) {
-            stages.insert(members, Stage::start(members).await?);
-        }
-        let Some(stage) = stages.get_mut(&members) else { return Err(Error::other("stage", members)) };
+    pub async fn run(&self, members: usize, lane: Lane, case: crate::Case) -> Result<()> {
+        let mut stages = self.by_bed.lock().await;
+        let stage = match stages.entry((members, lane)) {
+            Entry::Occupied(there) => there.into_mut(),
+            Entry::Vacant(free) => free.insert(Stage::start(members, lane).await?),
+        };
         stage.next().await?;
         match case(stage).await {
             Ok(()) => Ok(()),
@@ -169,6 +172,6 @@ impl Stages {
 
     /// Ends every process.
     pub async fn end(&self) {
-        self.by_members.lock().await.clear();
+        self.by_bed.lock().await.clear();
     }
 }
