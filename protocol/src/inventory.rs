@@ -22,6 +22,13 @@ pub struct Member {
     pub server_uuid: ServerUuid,
 }
 
+impl Member {
+    /// Host and native port: what names it in the DDL queue.
+    pub fn endpoint(&self) -> String {
+        format!("{}:{}", self.host, self.port)
+    }
+}
+
 /// The members of one shard, ordered by replica number.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Inventory {

@@ -23,6 +23,7 @@ pub mod ports;
 pub mod publisher;
 pub mod queue;
 pub mod record;
+mod record_codec;
 pub mod replica;
 pub mod sqltext;
 pub mod step;

@@ -2,7 +2,7 @@
 
 use crate::canonical::{Canonical, Digest};
 use crate::identity::{CorrelationToken, ServerUuid};
-use crate::inventory::Inventory;
+use crate::inventory::{Inventory, Member};
 use crate::sqltext::{Statement, parse_statement};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -169,7 +169,20 @@ pub struct Sought<'a> {
 pub fn view(rows: &[QueueRow], sought: Sought<'_>) -> QueueView {
     let own: Vec<&QueueRow> = rows.iter().filter(|row| row.token == sought.token.as_str()).collect();
     match bind(&own, sought) {
-        Ok(binding) => aggregate(&own, binding, sought.inventory),
+        Ok(binding) => {
+            let hosts: Vec<String> = sought.inventory.members.iter().map(Member::endpoint).collect();
+            aggregate(&own, binding, sought.inventory, &hosts)
+        }
+        Err(doubt) => QueueView::Unknown(doubt),
+    }
+}
+
+/// J-4: an entry older than a Rebound keeps its own host set, and is judged on the hosts that are still members. A host
+/// that a new server took over counts: that server finds the entry in Keeper and runs it.
+pub fn view_of_survivors(rows: &[QueueRow], sought: Sought<'_>, hosts: &[String]) -> QueueView {
+    let own: Vec<&QueueRow> = rows.iter().filter(|row| row.token == sought.token.as_str()).collect();
+    match bind(&own, sought) {
+        Ok(binding) => aggregate(&own, binding, sought.inventory, hosts),
         Err(doubt) => QueueView::Unknown(doubt),
     }
 }
@@ -196,21 +209,30 @@ fn bind(own: &[&QueueRow], sought: Sought<'_>) -> Result<Binding, QueueDoubt> {
     }
 }
 
-/// E-1, E-2.
-fn aggregate(own: &[&QueueRow], binding: Binding, inventory: &Inventory) -> QueueView {
+/// E-1, E-2. `expected` is the entry's host set; the inventory has the members that count.
+fn aggregate(
+    own: &[&QueueRow],
+    binding: Binding,
+    inventory: &Inventory,
+    expected: &[String],
+) -> QueueView {
+    let mut seen = BTreeSet::new();
     let mut hosts = BTreeMap::new();
     for row in own {
-        let member = match (&row.host, row.port) {
-            (Some(host), Some(port)) => inventory.by_endpoint(host, port),
-            _ => None,
+        let (Some(host), Some(port)) = (&row.host, row.port) else {
+            return QueueView::Unknown(QueueDoubt::Hosts);
         };
-        let Some(member) = member else { return QueueView::Unknown(QueueDoubt::Hosts) };
-        let result = host_result(row.status.as_deref(), row.exception_code, row.exception_text);
-        if hosts.insert(member.server_uuid.clone(), result).is_some() {
+        let endpoint = format!("{host}:{port}");
+        if !expected.contains(&endpoint) || !seen.insert(endpoint) {
             return QueueView::Unknown(QueueDoubt::Hosts);
         }
+        if let Some(member) = inventory.by_endpoint(host, port) {
+            let result = host_result(row.status.as_deref(), row.exception_code, row.exception_text);
+            hosts.insert(member.server_uuid.clone(), result);
+        }
     }
-    if hosts.len() != inventory.members.len() {
+    // Nobody left who could have run it proves nothing.
+    if seen.len() != expected.len() || hosts.is_empty() {
         return QueueView::Unknown(QueueDoubt::Hosts);
     }
     if hosts.values().any(|result| *result == HostResult::Unknown) {

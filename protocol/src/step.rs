@@ -94,7 +94,7 @@ fn absorb(record: &Record, evidence: &Evidence) -> Record {
 }
 
 /// C-9: older epochs keep only digests; the publication's receipt and those of the last epochs stay whole.
-fn fold_older(dispatches: &mut [Dispatch], whole: usize) {
+pub(crate) fn fold_older(dispatches: &mut [Dispatch], whole: usize) {
     for old in dispatches.iter_mut().rev().skip(whole).filter(|d| d.action != Action::Publish) {
         if let Some(receipt) = &mut old.receipt {
             receipt.fold();
@@ -298,6 +298,7 @@ pub(crate) fn with_dispatch(
         entry: None,
         receipt: None,
         cleared: false,
+        hosts: None,
     });
     record
 }

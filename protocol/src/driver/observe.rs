@@ -11,7 +11,7 @@ use crate::evidence;
 use crate::limits::{STALLED_REOBSERVE_MS, UNOBSERVED_GRACE_MS};
 use crate::phase::Phase;
 use crate::ports::{AuthorityRead, MembersAnswer, ReadFailure, Scope};
-use crate::queue::{HostResult, QueueDoubt, QueueRow, QueueView, Sought, view};
+use crate::queue::{HostResult, QueueDoubt, QueueRow, QueueView};
 use crate::record::{Record, Slot};
 use crate::replica::{MemberState, observe};
 use crate::step::{Allowance, Decision, Evidence, step};
@@ -54,14 +54,8 @@ impl Driver {
         let open = record.payload.dispatches.iter().filter(|d| !d.is_accounted());
         let queues = open
             .map(|dispatch| {
-                let sought = Sought {
-                    token: &dispatch.token,
-                    statement: &record.statement(dispatch),
-                    bound: dispatch.entry.as_ref(),
-                    inventory: &record.payload.inventory,
-                };
                 let seen = match rows {
-                    Ok(rows) => view(rows, sought),
+                    Ok(rows) => record.queue_view(dispatch, rows),
                     Err(_) => QueueView::Unknown(QueueDoubt::Unreadable),
                 };
                 (dispatch.epoch, seen)
