@@ -3,4 +3,5 @@
 pub mod api;
 pub mod cli;
 pub mod clickhouse;
+mod cluster_access;
 pub mod controller;

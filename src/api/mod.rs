@@ -4,6 +4,7 @@
 //! adjudicator's. Doc comments here become the descriptions in the CRDs, so they speak to those people.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResourceExt;
 
 pub mod manifests;
@@ -35,6 +36,11 @@ pub fn crds() -> Result<Vec<CustomResourceDefinition>, serde_json::Error> {
         .into_iter()
         .map(without_nullable)
         .collect()
+}
+
+/// Whether a condition is true.
+pub fn is_true(conditions: &[Condition], kind: ConditionType) -> bool {
+    conditions.iter().any(|c| c.type_ == kind.as_str() && c.status == "True")
 }
 
 /// An optional field is absent or has a value. Without `nullable` the API server drops an explicit null

@@ -1,6 +1,7 @@
 //! Conditions as a pure function of the old ones: a time changes only when a status does.
 
 use crate::api::ConditionType;
+pub(super) use crate::api::is_true;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 /// Longest message of a condition, in bytes.
@@ -43,11 +44,6 @@ impl<'a> Conditions<'a> {
         self.new.sort_by(|a, b| a.type_.cmp(&b.type_));
         self.new
     }
-}
-
-/// Whether a condition is true.
-pub(super) fn is_true(conditions: &[Condition], kind: ConditionType) -> bool {
-    conditions.iter().any(|c| c.type_ == kind.as_str() && c.status == "True")
 }
 
 /// First line, valid UTF-8, at most so many bytes.

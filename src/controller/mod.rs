@@ -4,7 +4,6 @@ mod bootstrap;
 mod cluster;
 mod conditions;
 mod context;
-mod credentials;
 mod environment;
 mod events;
 mod health;
@@ -17,6 +16,7 @@ mod status;
 mod verdict;
 
 use crate::api::{ClusterPublication, PublicationCluster, PublicationVerdict};
+use crate::cluster_access::credentials;
 use context::Context;
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::Namespace;

@@ -1,24 +1,17 @@
-//! From an object and its cluster to an intent: references, access, names, turn. No ClickHouse here.
+//! What the caches know of an object: its cluster, its turn. No ClickHouse here.
 
 use super::conditions::is_true;
 use super::context::Context;
-use super::credentials::deadlines;
 use crate::api::{ClusterPublication, ConditionType, Outcome, PublicationCluster};
-use k8s_openapi::api::core::v1::Namespace;
+use crate::cluster_access::{self, admitted, created_ms, no_cluster};
+use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
-use kube::{Api, ResourceExt};
 use publication_protocol::admission::Finding;
-use publication_protocol::code::ErrorCode;
-use publication_protocol::identity::{
-    Invocation, NameError, Names, RootId, RowExpectation, operation_id, plan_digest,
-};
+use publication_protocol::identity::RootId;
 use publication_protocol::intent::Intent;
-use publication_protocol::record::Owner;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Longest `spec.invocationId`, in bytes.
-const INVOCATION_BYTES_MAX: usize = 512;
+pub(super) use cluster_access::root;
 
 /// The cluster that an object names, if the platform lets it.
 pub(super) async fn cluster(
@@ -28,67 +21,15 @@ pub(super) async fn cluster(
     let own = object.namespace().unwrap_or_default();
     let reference = &object.spec.cluster_ref;
     let namespace = reference.namespace_or(&own).to_owned();
-    let found = ctx.clusters.get(&ObjectRef::new(&reference.name).within(&namespace)).ok_or_else(|| {
-        let message = format!("clusterRef: PublicationCluster {namespace}/{} does not exist", reference.name);
-        Finding::block(ErrorCode::ReferenceNotFound, "api", message)
-    })?;
-    let database = &object.spec.database;
-    let labels = if found.spec.access.iter().any(|rule| rule.namespaces.needs_labels()) {
-        labels(ctx, &own).await?
-    } else {
-        BTreeMap::new()
-    };
-    if !found.spec.access.iter().any(|rule| rule.admits(&namespace, &own, &labels, database)) {
-        let message = format!(
-            "clusterRef: {namespace}/{} does not let namespace {own} publish database {database}; the platform grants it in spec.access",
-            reference.name
-        );
-        return Err(Finding::block(ErrorCode::ReferenceDenied, "api", message));
-    }
+    let found = ctx
+        .clusters
+        .get(&ObjectRef::new(&reference.name).within(&namespace))
+        .ok_or_else(|| no_cluster(&namespace, &reference.name))?;
+    admitted(&ctx.client, object, &found).await?;
     Ok(found)
 }
 
-async fn labels(ctx: &Context, namespace: &str) -> Result<BTreeMap<String, String>, Finding> {
-    let api: Api<Namespace> = Api::all(ctx.client.clone());
-    match api.get_metadata_opt(namespace).await {
-        Ok(found) => Ok(found.and_then(|n| n.metadata.labels).unwrap_or_default()),
-        Err(_) => {
-            let message = format!("clusterRef: the labels of namespace {namespace} cannot be read");
-            Err(Finding::wait(ErrorCode::ReferenceDenied, "api", message))
-        }
-    }
-}
-
-/// Root of a cluster whose facade is ready; otherwise what stands against it.
-pub(super) fn root(cluster: &PublicationCluster) -> Result<RootId, Finding> {
-    let status = cluster.status.clone().unwrap_or_default();
-    let root = status.facade_root.clone().and_then(|root| RootId::try_from(root).ok());
-    match root {
-        Some(root) if is_true(&status.conditions, ConditionType::FacadeReady) => Ok(root),
-        _ => Err(not_ready(cluster)),
-    }
-}
-
-/// The cluster's own trouble is the publication's: same code, same words.
-fn not_ready(cluster: &PublicationCluster) -> Finding {
-    let conditions = cluster.status.as_ref().map(|s| s.conditions.as_slice()).unwrap_or_default();
-    let ready = conditions.iter().find(|c| c.type_ == ConditionType::Ready.as_str());
-    let code = ready.and_then(|c| ErrorCode::ALL.iter().find(|code| code.reason() == c.reason));
-    match (ready, code) {
-        (Some(condition), Some(code)) => Finding::block(
-            *code,
-            "B-5",
-            format!("PublicationCluster {}: {}", cluster.name_any(), condition.message),
-        ),
-        _ => Finding::wait(
-            ErrorCode::AuthorityUnavailable,
-            "B-5",
-            format!("PublicationCluster {} has not been probed yet", cluster.name_any()),
-        ),
-    }
-}
-
-/// the operation that an object asks for.
+/// the operation that an object asks for, in its turn.
 pub(super) fn intent(
     ctx: &Context,
     object: &ClusterPublication,
@@ -96,65 +37,8 @@ pub(super) fn intent(
     root: RootId,
     now_ms: u64,
 ) -> Result<Intent, Finding> {
-    let spec = &object.spec;
-    let names = Names::new(&cluster.spec.cluster_name, &spec.database, &spec.target, &spec.candidate)
-        .map_err(|error| {
-            let code = match error {
-                NameError::TooLong { .. } => ErrorCode::NameTooLong,
-                _ => ErrorCode::SpecInvalid,
-            };
-            Finding::block(code, "A-8", error.to_string())
-        })?;
-    let rows = rows(object)?;
-    let plan = plan_digest(&spec.candidate, rows);
-    let uid = object.uid().unwrap_or_default();
-    let namespace = object.namespace().unwrap_or_default();
-    let invocation = match &spec.invocation_id {
-        Some(id) if id.is_empty() || id.len() > INVOCATION_BYTES_MAX || id.chars().any(char::is_control) => {
-            let message =
-                format!("invocationId: 1 to {INVOCATION_BYTES_MAX} bytes without control characters");
-            return Err(Finding::block(ErrorCode::SpecInvalid, "A-2", message));
-        }
-        Some(id) => Invocation::Given(id.clone()),
-        None => Invocation::Object(uid.clone()),
-    };
-    let created_ms = created_ms(object);
-    let deadline_ms = spec.admission_deadline_seconds.and_then(|s| u64::try_from(s).ok()).map(|s| s * 1000);
-    let status = object.status.clone().unwrap_or_default();
-    let shown_root = status.facade_root.and_then(|root| RootId::try_from(root).ok());
-    let shown_version = status.authority_version.and_then(|v| u64::try_from(v).ok());
-    Ok(Intent {
-        operation: operation_id(&ctx.kube_uid, &namespace, &invocation, plan, root, &names),
-        root,
-        names,
-        rows,
-        plan,
-        owner: Owner { kube_uid: ctx.kube_uid.clone(), namespace, name: object.name_any(), uid, created_ms },
-        declared_internal_replication: cluster.spec.declare.internal_replication,
-        deadlines: deadlines(cluster),
-        deleted: object.metadata.deletion_timestamp.is_some(),
-        deadline_passed: deadline_ms.is_some_and(|ms| now_ms > created_ms + ms),
-        suspended: cluster.spec.suspend,
-        behind: behind(ctx, object),
-        witnessed: shown_root.zip(shown_version),
-        changed: false,
-    })
-}
-
-fn rows(object: &ClusterPublication) -> Result<RowExpectation, Finding> {
-    let bounds = object.spec.rows.bounds().ok_or_else(|| {
-        let message = "rows: give exact, or min and max with min <= max, none negative";
-        Finding::block(ErrorCode::SpecInvalid, "A-2", message)
-    })?;
-    Ok(match (object.spec.rows.exact.is_some(), bounds) {
-        (true, (exact, _)) => RowExpectation::Exact(exact),
-        (false, (min, max)) => RowExpectation::Between { min, max },
-    })
-}
-
-fn created_ms(object: &ClusterPublication) -> u64 {
-    let created = object.creation_timestamp().map_or(0, |t| t.0.as_millisecond());
-    u64::try_from(created).unwrap_or(0)
+    let intent = cluster_access::intent(&ctx.kube_uid, object, cluster, root, now_ms)?;
+    Ok(Intent { behind: behind(ctx, object), ..intent })
 }
 
 /// Whether two objects are about one target.

@@ -13,21 +13,48 @@ use publication_protocol::limits::Deadlines;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+/// Who reads Secrets and CAs, and what to tell when that is not allowed.
+#[derive(Clone, Copy)]
+struct Reader<'a> {
+    client: &'a Client,
+    namespace: &'a str,
+    denied: &'static str,
+}
+
 /// Makes the connection of one pass, from what the platform listed and nothing else.
-pub(super) async fn connect(client: &Client, cluster: &PublicationCluster) -> Result<Connection, Finding> {
+pub(crate) async fn connect(client: &Client, cluster: &PublicationCluster) -> Result<Connection, Finding> {
+    const DENIED: &str = "the operator's role does not allow it (chart value secrets.namespaces)";
+    connect_as(client, cluster, DENIED).await
+}
+
+/// The same with the rights of whoever runs a command.
+pub(crate) async fn connect_as_caller(
+    client: &Client,
+    cluster: &PublicationCluster,
+) -> Result<Connection, Finding> {
+    const DENIED: &str = "your kubeconfig does not allow it; ask the platform, or let them run the command";
+    connect_as(client, cluster, DENIED).await
+}
+
+async fn connect_as(
+    client: &Client,
+    cluster: &PublicationCluster,
+    denied: &'static str,
+) -> Result<Connection, Finding> {
     let namespace = cluster.namespace().unwrap_or_default();
+    let reader = Reader { client, namespace: &namespace, denied };
     let spec = &cluster.spec;
-    let secret = secret(client, &namespace, &spec.auth.secret_ref.name, "auth.secretRef").await?;
+    let secret = reader.secret(&spec.auth.secret_ref.name, "auth.secretRef").await?;
     let user = text(&secret, "username", "auth.secretRef")?;
     let password = text(&secret, "password", "auth.secretRef")?;
     let mut tls = TlsMaterial::default();
     if let Some(refs) = &spec.tls {
         if let Some(ca) = &refs.ca_ref {
-            tls.ca_pem = Some(authority(client, &namespace, ca.kind, &ca.name, &ca.key).await?);
+            tls.ca_pem = Some(reader.authority(ca.kind, &ca.name, &ca.key).await?);
         }
         if let Some(pair) = &refs.client_certificate_ref {
             let field = "tls.clientCertificateRef";
-            let pair = self::secret(client, &namespace, &pair.name, field).await?;
+            let pair = reader.secret(&pair.name, field).await?;
             let chain_pem = bytes(&pair, "tls.crt", field)?;
             tls.client = Some(ClientCertificate { chain_pem, key_pem: bytes(&pair, "tls.key", field)? });
         }
@@ -63,40 +90,46 @@ pub(super) async fn connect(client: &Client, cluster: &PublicationCluster) -> Re
 }
 
 /// M: the cluster's deadlines.
-pub(super) fn deadlines(cluster: &PublicationCluster) -> Deadlines {
+pub(crate) fn deadlines(cluster: &PublicationCluster) -> Deadlines {
     let seconds = u64::try_from(cluster.spec.statement_timeout_seconds).unwrap_or(180);
     Deadlines { statement_timeout_ms: seconds * 1000 }
 }
 
-async fn secret(
-    client: &Client,
-    namespace: &str,
-    name: &str,
-    field: &str,
-) -> Result<BTreeMap<String, ByteString>, Finding> {
-    let api: Api<Secret> = Api::namespaced(client.clone(), namespace);
-    let found = api.get_opt(name).await.map_err(|e| unreadable(&e, "Secret", namespace, name, field))?;
-    let found = found.ok_or_else(|| missing("Secret", namespace, name, field))?;
-    Ok(found.data.unwrap_or_default())
-}
+impl Reader<'_> {
+    async fn secret(&self, name: &str, field: &str) -> Result<BTreeMap<String, ByteString>, Finding> {
+        let api: Api<Secret> = Api::namespaced(self.client.clone(), self.namespace);
+        let found = api.get_opt(name).await.map_err(|e| self.unreadable(&e, "Secret", name, field))?;
+        let found = found.ok_or_else(|| self.missing("Secret", name, field))?;
+        Ok(found.data.unwrap_or_default())
+    }
 
-async fn authority(
-    client: &Client,
-    namespace: &str,
-    kind: CaRefKind,
-    name: &str,
-    key: &str,
-) -> Result<Vec<u8>, Finding> {
-    const FIELD: &str = "tls.caRef";
-    match kind {
-        CaRefKind::Secret => bytes(&secret(client, namespace, name, FIELD).await?, key, FIELD),
-        CaRefKind::ConfigMap => {
-            let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
-            let found =
-                api.get_opt(name).await.map_err(|e| unreadable(&e, "ConfigMap", namespace, name, FIELD))?;
-            let found = found.ok_or_else(|| missing("ConfigMap", namespace, name, FIELD))?;
-            let pem = found.data.unwrap_or_default().remove(key).ok_or_else(|| no_key(key, FIELD))?;
-            Ok(pem.into_bytes())
+    async fn authority(&self, kind: CaRefKind, name: &str, key: &str) -> Result<Vec<u8>, Finding> {
+        const FIELD: &str = "tls.caRef";
+        match kind {
+            CaRefKind::Secret => bytes(&self.secret(name, FIELD).await?, key, FIELD),
+            CaRefKind::ConfigMap => {
+                let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), self.namespace);
+                let found =
+                    api.get_opt(name).await.map_err(|e| self.unreadable(&e, "ConfigMap", name, FIELD))?;
+                let found = found.ok_or_else(|| self.missing("ConfigMap", name, FIELD))?;
+                let pem = found.data.unwrap_or_default().remove(key).ok_or_else(|| no_key(key, FIELD))?;
+                Ok(pem.into_bytes())
+            }
+        }
+    }
+
+    fn missing(&self, kind: &str, name: &str, field: &str) -> Finding {
+        let message = format!("{field}: {kind} {}/{name} does not exist; create it", self.namespace);
+        Finding::block(ErrorCode::ReferenceNotFound, "api", message)
+    }
+
+    fn unreadable(&self, error: &kube::Error, kind: &str, name: &str, field: &str) -> Finding {
+        let message = format!("{field}: {kind} {}/{name} cannot be read", self.namespace);
+        match error {
+            kube::Error::Api(status) if status.code == 403 => {
+                Finding::block(ErrorCode::ReferenceDenied, "api", format!("{message}; {}", self.denied))
+            }
+            _ => Finding::wait(ErrorCode::ReferenceNotFound, "api", message),
         }
     }
 }
@@ -117,21 +150,4 @@ fn text(data: &BTreeMap<String, ByteString>, key: &str, field: &str) -> Result<S
 
 fn no_key(key: &str, field: &str) -> Finding {
     Finding::block(ErrorCode::CredentialsInvalid, "api", format!("{field}: the key {key} is missing; add it"))
-}
-
-fn missing(kind: &str, namespace: &str, name: &str, field: &str) -> Finding {
-    let message = format!("{field}: {kind} {namespace}/{name} does not exist; create it");
-    Finding::block(ErrorCode::ReferenceNotFound, "api", message)
-}
-
-fn unreadable(error: &kube::Error, kind: &str, namespace: &str, name: &str, field: &str) -> Finding {
-    let message = format!("{field}: {kind} {namespace}/{name} cannot be read");
-    match error {
-        kube::Error::Api(status) if status.code == 403 => Finding::block(
-            ErrorCode::ReferenceDenied,
-            "api",
-            format!("{message}; the operator's role does not allow it (chart value secrets.namespaces)"),
-        ),
-        _ => Finding::wait(ErrorCode::ReferenceNotFound, "api", message),
-    }
 }
