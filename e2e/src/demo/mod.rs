@@ -44,15 +44,19 @@ impl Failure {
         match &self.error {
             Error::Missing { remedy, .. } => format!("{remedy}, then make demo again"),
             _ if standing => "run it again; with KEEP=1 everything is left running where it fails".to_owned(),
-            _ => "run it again, with less running beside it; .tools/ is checked again by tools/setup"
-                .to_owned(),
+            Error::Timeout { .. } => "run it again, with less running beside it".to_owned(),
+            _ => "see the log above; make demo checks the tools and builds the operator anew".to_owned(),
         }
     }
 
     /// `standing`: the environment was there when it happened.
     fn show(&self, ui: &Terminal, standing: bool) {
         ui.line("");
-        ui.line(&format!("{}: {}", ui.paint(Tone::Bad, "failed"), self.error));
+        let error = match &self.error {
+            Error::Missing { what, .. } => format!("{what} is missing"),
+            other => other.to_string(),
+        };
+        ui.line(format!("{}: {error}", ui.paint(Tone::Bad, "failed")).trim_end());
         if let Some((name, tail)) = &self.log {
             ui.line("");
             ui.text(&format!("the end of {name}:"));
@@ -177,10 +181,11 @@ fn keep_running(ui: &Terminal, env: &Environment) {
     ui.quote(&format!("export KUBECONFIG={}", env.control_plane.kubeconfig().display()));
     ui.quote(&format!("alias kubectl={kubectl}"));
     ui.text("Things to try:");
+    ui.quote("kubectl -n shop describe cpub orders-20261130     # conditions, evidence by replica, events");
+    ui.quote("sed 's/name: orders-.*/name: again/' config/samples/author.yaml | kubectl apply -f -");
     ui.quote(
-        "kubectl -n shop describe cpub orders-20261130        # conditions, evidence by replica, events",
+        "kubectl -n shop get cpub again     # the same run asking twice: Succeeded, and nothing was sent",
     );
-    ui.quote("sed 's/name: orders-.*/name: again/' config/samples/author.yaml | kubectl apply -f -; kubectl -n shop get cpub -w");
     ui.text(&format!("Logs: {}", env.work.path().display()));
     ui.line("");
     ui.line(&ui.paint(Tone::Strong, "Ctrl-C here stops everything."));

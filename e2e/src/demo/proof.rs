@@ -12,9 +12,20 @@ use crate::ddl::{DdlEntry, count_kind};
 use crate::environment::Environment;
 use crate::error::{Context, Error, Result};
 use crate::evidence::Slot;
+use crate::manifests;
 
 /// Leaves room for the names of conditions.
-const MESSAGE_WIDTH: usize = 84;
+const MESSAGE_WIDTH: usize = 72;
+/// In the order in which they come true.
+const CONDITIONS: [&str; 7] = [
+    "Admitted",
+    "CandidateConverged",
+    "SlotAcquired",
+    "Dispatched",
+    "ReplicasCommitted",
+    "CleanedUp",
+    "Succeeded",
+];
 
 pub fn expect<T: PartialEq + Debug>(what: &str, found: &T, wanted: &T) -> Result<()> {
     if found == wanted {
@@ -100,10 +111,11 @@ pub async fn expect_dropped(env: &Environment, generation: Uuid) -> Result<()> {
 
 /// What the object itself says of its way, one line for each condition.
 pub fn show_conditions(ui: &Terminal, object: &Value) {
-    let mut rows = vec![["condition", "status", "message"].map(str::to_owned)];
-    for condition in object["status"]["conditions"].as_array().into_iter().flatten() {
+    let mut rows = vec![["condition", "status", "reason", "message"].map(str::to_owned)];
+    for kind in CONDITIONS {
+        let Some(condition) = manifests::condition(object, kind) else { continue };
         let text = |field: &str| condition[field].as_str().unwrap_or_default().to_owned();
-        rows.push([text("type"), text("status"), elide(&text("message"), MESSAGE_WIDTH)]);
+        rows.push([text("type"), text("status"), text("reason"), elide(&text("message"), MESSAGE_WIDTH)]);
     }
     ui.table(&rows);
 }

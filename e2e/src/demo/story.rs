@@ -32,7 +32,7 @@ async fn kubectl(ui: &Terminal, env: &Environment, args: &[&str]) -> Result<()> 
 }
 
 /// Applies the sample as it lies in the checkout.
-async fn apply(ui: &Terminal, env: &Environment, file: &str, sample: &Sample) -> Result<Watch> {
+async fn apply<'a>(ui: &Terminal, env: &'a Environment, file: &str, sample: &Sample) -> Result<Watch<'a>> {
     let watch = Watch::begin(env, NAMESPACE, &sample.name).await?;
     ui.command(&format!("cat {file}"));
     ui.quote(&sample.body());
@@ -161,7 +161,9 @@ pub async fn paused_replica(ui: &Terminal, env: &Environment) -> Result<()> {
     let between = proof::tables(env, &sample).await?;
     ui.line("");
     proof::show_tables(ui, &sample, &between, &names);
-    proof::show_entries(ui, env, &proof::entries(env, &operation).await?);
+    let sent = proof::entries(env, &operation).await?;
+    proof::show_entries(ui, env, &sent);
+    expect("statements sent so far", &sent.len(), &1)?;
     expect_partial(&between, &sample, (old, new))?;
     expect("EXCHANGE entries in Keeper", &proof::exchanges(env, &sample).await?, &1)?;
     ui.proved("r1 serves the new generation, r2 the old one; the operator waits and sends nothing more");

@@ -1,74 +1,105 @@
-//! One ClusterPublication, followed as the API server tells of it.
+//! One ClusterPublication, followed: its status as the API server tells of it, and the slot as it lies in Keeper.
 
 use std::time::{Duration, Instant};
 
-use futures::StreamExt;
-use futures::stream::BoxStream;
+use futures::stream::{self, BoxStream};
+use futures::{StreamExt, TryStreamExt};
 use serde_json::Value;
 
-use super::terminal::{Terminal, seconds};
+use super::terminal::{Terminal, Tone, seconds};
 use crate::environment::Environment;
 use crate::error::{Error, Result};
 use crate::kubernetes::Kind;
 
 const WITHIN: Duration = Duration::from_secs(90);
-const COLUMNS: [&str; 6] = ["after", "phase", "classification", "r1", "r2", "outcome"];
-const WIDTHS: [usize; 6] = [7, 17, 18, 25, 25, 9];
+/// Between two looks at the slot. For the eye only: the proof reads it once more at the end.
+const SLOT_LOOKS: Duration = Duration::from_millis(40);
+const COLUMNS: [&str; 7] = ["after", "in", "phase", "classification", "r1", "r2", "outcome"];
+const WIDTHS: [usize; 7] = [6, 6, 18, 17, 25, 25, 9];
 
-pub struct Watch {
-    name: String,
-    states: BoxStream<'static, Result<Value>>,
-    begun: Instant,
-    /// The last line, without its time: a state that looks the same is not shown again.
-    shown: Option<[String; 5]>,
+enum Seen {
+    Status(Value),
+    Slot { phase: String, version: i32 },
 }
 
-impl Watch {
+pub struct Watch<'a> {
+    name: String,
+    seen: BoxStream<'a, Result<Seen>>,
+    begun: Option<Instant>,
+    /// The last lines of either source, without their time: what looks the same is not shown again.
+    status: Option<[String; 5]>,
+    slot: Option<(String, i32)>,
+}
+
+impl<'a> Watch<'a> {
     /// To be begun before the object is applied: then no state is missed.
-    pub async fn begin(env: &Environment, namespace: &str, name: &str) -> Result<Self> {
+    pub async fn begin(env: &'a Environment, namespace: &str, name: &str) -> Result<Self> {
         let states = env.control_plane.watch(Kind::Publication, namespace, name).await?;
-        Ok(Self { name: name.to_owned(), states, begun: Instant::now(), shown: None })
+        let states = states.chain(stream::iter([Err(Error::other(name, "the watch ended"))]));
+        let seen = stream::select(states.map_ok(Seen::Status), slot_looks(env, name.to_owned()).map(Ok));
+        Ok(Self { name: name.to_owned(), seen: seen.boxed(), begun: None, status: None, slot: None })
     }
 
     /// Each state as a line, until one is as wanted. A final outcome that is not wanted is an error.
     pub async fn follow(&mut self, ui: &Terminal, wanted: impl Fn(&Value) -> bool) -> Result<Value> {
-        if self.shown.is_none() {
-            self.begun = Instant::now();
-            let heading = row(&COLUMNS.map(str::to_owned));
-            ui.line(&ui.paint(super::terminal::Tone::Faint, &heading));
+        if self.begun.is_none() {
+            self.begun = Some(Instant::now());
+            ui.line(&ui.paint(Tone::Faint, &row(&COLUMNS.map(str::to_owned))));
         }
         let end = tokio::time::Instant::now() + WITHIN;
         loop {
             let what = self.label();
-            let next = ui.during(&what, tokio::time::timeout_at(end, self.states.next())).await;
+            let next = ui.during(&what, tokio::time::timeout_at(end, self.seen.next())).await;
             let object = match next {
-                Ok(Some(object)) => object?,
-                Ok(None) => return Err(Error::other(&self.name, "the watch ended")),
-                Err(_) => {
-                    let last = format!("{:?}", self.shown);
+                Ok(Some(seen)) => match seen? {
+                    Seen::Status(object) => object,
+                    Seen::Slot { phase, version } => {
+                        self.show_slot(ui, (phase, version));
+                        continue;
+                    }
+                },
+                Ok(None) | Err(_) => {
+                    let last = format!("{:?}", self.status);
                     return Err(Error::Timeout { what, within: WITHIN, last });
                 }
             };
-            self.show(ui, &object);
+            self.show_status(ui, &object);
             if wanted(&object) {
                 return Ok(object);
             }
             let status = &object["status"];
             if matches!(status["outcome"].as_str(), Some("Succeeded" | "Failed" | "Blocked")) {
-                let found = format!("ended as {}: {}", status["outcome"], status["error"]);
+                let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+                let (code, message) = (text(&status["error"]["code"]), text(&status["error"]["message"]));
+                let found = format!("ended as {}, {code}: {message}", text(&status["outcome"]));
                 return Err(Error::other(&self.name, found));
             }
         }
     }
 
     fn label(&self) -> String {
-        match &self.shown {
-            Some([phase, _, r1, r2, _]) => format!("{}: {phase}, r1 {r1}, r2 {r2}", self.name),
+        match &self.status {
+            Some([phase, _, r1, r2, _]) if r1 != "-" => format!("{phase}, r1 {r1}, r2 {r2}"),
+            Some([phase, ..]) => format!("{}: {phase}", self.name),
             None => format!("{}: applied", self.name),
         }
     }
 
-    fn show(&mut self, ui: &Terminal, object: &Value) {
+    fn after(&self) -> String {
+        seconds(self.begun.map_or(Duration::ZERO, |begun| begun.elapsed()))
+    }
+
+    fn show_slot(&mut self, ui: &Terminal, slot: (String, i32)) {
+        if self.slot.as_ref() == Some(&slot) {
+            return;
+        }
+        let none = String::new;
+        let version = format!("version {}", slot.1);
+        ui.line(&row(&[self.after(), "Keeper".to_owned(), slot.0.clone(), version, none(), none(), none()]));
+        self.slot = Some(slot);
+    }
+
+    fn show_status(&mut self, ui: &Terminal, object: &Value) {
         let status = &object["status"];
         let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
         let replica = |index: usize| {
@@ -86,22 +117,29 @@ impl Watch {
             replica(1),
             text(&status["outcome"]),
         ];
-        if self.shown.as_ref() == Some(&state) {
+        if self.status.as_ref() == Some(&state) {
             return;
         }
         let [phase, classification, r1, r2, outcome] = state.clone();
-        ui.line(&row(&[seconds(self.begun.elapsed()), phase, classification, r1, r2, outcome]));
-        self.shown = Some(state);
-        if let Some(code) = status["error"]["code"].as_str() {
-            ui.line(&format!("  {:7}  {code}: {}", "", text(&status["error"]["message"])));
-        }
+        ui.line(&row(&[self.after(), "status".to_owned(), phase, classification, r1, r2, outcome]));
+        self.status = Some(state);
     }
 }
 
-fn row(cells: &[String; 6]) -> String {
-    let mut line = String::new();
-    for (cell, width) in cells.iter().zip(WIDTHS) {
-        line.push_str(&format!("  {cell:width$}"));
-    }
-    line.trim_end().to_owned()
+/// The slot that this publication holds, look by look. A look that fails is left out.
+fn slot_looks(env: &Environment, owner: String) -> impl futures::Stream<Item = Seen> + '_ {
+    let look = move |mut ticks: tokio::time::Interval| async move {
+        ticks.tick().await;
+        Some((env.slots().await.unwrap_or_default(), ticks))
+    };
+    stream::unfold(tokio::time::interval(SLOT_LOOKS), look).filter_map(move |slots| {
+        let mut slots = slots.into_iter();
+        let found = slots.find(|slot| slot.payload["owner"]["name"] == owner);
+        std::future::ready(found.map(|slot| Seen::Slot { phase: slot.phase, version: slot.version }))
+    })
+}
+
+fn row(cells: &[String; 7]) -> String {
+    let cells: Vec<String> = cells.iter().zip(WIDTHS).map(|(cell, width)| format!("{cell:width$}")).collect();
+    format!("  {}", cells.join("  ").trim_end())
 }
