@@ -182,7 +182,7 @@ fn keep_running(ui: &Terminal, env: &Environment) {
     ui.quote(&format!("alias kubectl={kubectl}"));
     ui.text("Things to try:");
     ui.quote("kubectl -n shop describe cpub orders-20261130     # conditions, evidence by replica, events");
-    ui.quote("sed 's/name: orders-.*/name: again/' config/samples/author.yaml | kubectl apply -f -");
+    ui.quote("sed 's/name: customers-1/name: again/' config/samples/author-first.yaml | kubectl apply -f -");
     ui.quote(
         "kubectl -n shop get cpub again     # the same run asking twice: Succeeded, and nothing was sent",
     );

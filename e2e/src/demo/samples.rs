@@ -31,7 +31,7 @@ impl Sample {
     /// The `sed` program that does the same comes with it.
     pub fn next_day(&self, rows: u64) -> Result<(Self, String)> {
         let (had, has) = (self.exact_rows()?.to_string(), rows.to_string());
-        let edits = [("20261130", "20261201"), ("2026-11-30", "2026-12-01"), (&had, &has)];
+        let edits = [("20261130", "20261201"), (&had, &has)];
         let mut text = self.text.clone();
         let mut sed = Vec::new();
         for (from, to) in edits {
@@ -95,4 +95,27 @@ fn replace(text: &str, from: &str, to: &str) -> Result<String> {
         return Ok(text.replace(from, to));
     }
     Err(Error::other("config/samples", format!("the demo expects {from:?} in it")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_readme_shows_the_manifest_that_the_demo_applies() {
+        let readme = read("README.md").unwrap();
+        let sample = Sample::load(AUTHOR).unwrap().body();
+        assert!(readme.contains(&sample), "README.md does not show {AUTHOR}:\n{sample}");
+    }
+
+    #[test]
+    fn what_the_demo_changes_in_the_samples_is_there() {
+        let (next, sed) = Sample::load(AUTHOR).unwrap().next_day(7).unwrap();
+        assert_eq!((next.candidate.as_str(), next.exact_rows().unwrap()), ("orders__pub_20261201", 7));
+        assert_eq!(sed, "s/20261130/20261201/; s/1482233/7/");
+        let endpoints = ["https://a:1".to_owned(), "https://b:2".to_owned()];
+        let text = platform("secret", "one\ntwo\n", &endpoints).unwrap();
+        assert!(!text.contains("REPLACE-ME") && text.contains("    one\n    two\n"), "{text}");
+        assert!(text.contains("- endpoint: https://b:2\n"), "{text}");
+    }
 }
