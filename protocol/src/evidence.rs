@@ -4,9 +4,10 @@
 use crate::canonical::{Canonical, Digest};
 use crate::generation::TableFact;
 use crate::identity::CorrelationToken;
-use crate::ports::MembersAnswer;
+use crate::inventory::ClusterRow;
+use crate::ports::{MemberAnswer, MembersAnswer};
 use crate::queue::{HostResult, QueueRow, host_result};
-use crate::record::{Record, Slot};
+use crate::record::{Record, Slot, VersionedRow};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a scan must ask for: open dispatches; on a final slot the dispatches that fence a name.
@@ -53,14 +54,11 @@ pub fn digest(slot: &Slot, queue: Digest, answer: &MembersAnswer) -> Digest {
     let record = &slot.record;
     let mut digest = record_digest(slot).bytes(queue.bytes());
     // By identity, never by order; a server that answers twice counts twice.
-    let mut answers: Vec<_> = answer.members.iter().collect();
+    let mut answers: Vec<&MemberAnswer> = answer.members.iter().collect();
     answers.sort();
+    digest = digest.number(answers.len() as u64);
     for member in answers {
-        digest = digest.text(member.server_uuid.as_str());
-        for row in &member.view {
-            let place = format!("{}/{}/{}:{}/{}", row.shard, row.replica, row.host, row.port, row.is_local);
-            digest = digest.text(&place);
-        }
+        digest = place(digest, member);
         for name in record.all_names() {
             digest = digest.text(&name).text(&fact_text(&member.tables, &name));
         }
@@ -68,9 +66,28 @@ pub fn digest(slot: &Slot, queue: Digest, answer: &MembersAnswer) -> Digest {
     digest.number(answer.failures.len() as u64).digest()
 }
 
+/// J-4, where no slot is named: the binding row and every member's own view of the cluster.
+pub fn cluster_digest(binding: &VersionedRow, answer: &MembersAnswer) -> Digest {
+    let start =
+        Canonical::new("cluster-evidence/v1").number(binding.version).text(&binding.row.payload_sha256);
+    let ordered: BTreeSet<&MemberAnswer> = answer.members.iter().collect();
+    ordered.into_iter().fold(start, place).number(answer.failures.len() as u64).digest()
+}
+
+/// Who answered, and what it takes for the cluster; the order of its rows apart.
+fn place(digest: Canonical, member: &MemberAnswer) -> Canonical {
+    let ordered: BTreeSet<&ClusterRow> = member.view.iter().collect();
+    let start = digest.text(member.server_uuid.as_str()).number(member.view.len() as u64);
+    ordered.into_iter().fold(start, |digest, row| {
+        digest.text(&format!("{}/{}/{}:{}/{}", row.shard, row.replica, row.host, row.port, row.is_local))
+    })
+}
+
 fn fact_text(tables: &BTreeMap<String, TableFact>, name: &str) -> String {
     match tables.get(name) {
-        None | Some(TableFact::Absent) => "absent".into(),
+        // Not the same as absent: a member that did not say is no evidence (B-2).
+        None => "unsaid".into(),
+        Some(TableFact::Absent) => "absent".into(),
         Some(TableFact::Generation { identity, .. }) => identity.digest().to_string(),
         Some(TableFact::Other(other)) => format!("{other:?}"),
     }
@@ -86,7 +103,8 @@ fn record_digest(slot: &Slot) -> Canonical {
         .number(record.epoch)
         .bytes(p.inventory_digest.bytes())
         .maybe(p.predecessor.as_ref().map(|g| g.digest().to_string()).as_deref())
-        .bytes(p.desired.digest().bytes());
+        .bytes(p.desired.digest().bytes())
+        .number(p.dispatches.len() as u64);
     for dispatch in &p.dispatches {
         digest = digest
             .number(dispatch.epoch)
@@ -94,7 +112,7 @@ fn record_digest(slot: &Slot) -> Canonical {
             .text(&dispatch.from)
             .maybe(dispatch.to.as_deref())
             .maybe(dispatch.entry.as_ref().map(|b| format!("{} {}", b.entry, b.query_digest)).as_deref())
-            .maybe(dispatch.receipt.as_ref().map(|r| format!("{:?}", r.codes)).as_deref());
+            .maybe(dispatch.receipt.as_ref().map(|r| format!("{:?} {:?}", r.codes, r.folded)).as_deref());
     }
     for fence in record.fences() {
         digest = digest.text(&fence.name).number(fence.epoch).text(fence.token.as_str());

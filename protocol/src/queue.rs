@@ -210,12 +210,7 @@ fn bind(own: &[&QueueRow], sought: Sought<'_>) -> Result<Binding, QueueDoubt> {
 }
 
 /// E-1, E-2. `expected` is the entry's host set; the inventory has the members that count.
-fn aggregate(
-    own: &[&QueueRow],
-    binding: Binding,
-    inventory: &Inventory,
-    expected: &[String],
-) -> QueueView {
+fn aggregate(own: &[&QueueRow], binding: Binding, inventory: &Inventory, expected: &[String]) -> QueueView {
     let mut seen = BTreeSet::new();
     let mut hosts = BTreeMap::new();
     for row in own {

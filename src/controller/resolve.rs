@@ -41,6 +41,13 @@ pub(super) fn intent(
     Ok(Intent { behind: behind(ctx, object), ..intent })
 }
 
+/// J: the root that the status shows, ready or not: a verdict may be what makes it ready again (J-4).
+pub(super) fn shown_root(cluster: &PublicationCluster) -> Result<RootId, Finding> {
+    let shown = cluster.status.as_ref().and_then(|s| s.facade_root.clone());
+    // Without one the reason is the cluster's own.
+    shown.and_then(|shown| RootId::try_from(shown).ok()).map_or_else(|| root(cluster), Ok)
+}
+
 /// Whether two objects are about one target.
 pub(super) fn same_target(a: &ClusterPublication, b: &ClusterPublication) -> bool {
     let cluster = |o: &ClusterPublication| {

@@ -11,12 +11,12 @@ use crate::clickhouse::{Authority, DistributedDdl, MemberCatalog, MemberProcesse
 use kube::ResourceExt;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
-use publication_protocol::adjudicate::{Outcome, Ports, SlotName, decision, pass};
-use publication_protocol::admission::{Finding, Severity};
+use publication_protocol::adjudicate::{Outcome, Ports, SlotName, decision, pass, pass_over_cluster};
+use publication_protocol::admission::Finding;
 use publication_protocol::canonical::Digest;
 use publication_protocol::code::ErrorCode;
 use publication_protocol::driver::Requeue;
-use publication_protocol::verdict::Verdict;
+use publication_protocol::verdict::{Decision, Verdict};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,10 +32,9 @@ pub(super) async fn reconcile(object: Arc<PublicationVerdict>, ctx: Arc<Context>
     }
     let outcome = match consider(&object, &ctx, &uid).await {
         Ok(outcome) => outcome,
-        Err(finding) if finding.severity == Severity::Wait => {
-            Outcome::Waiting(finding, Requeue::AfterMs(5_000))
-        }
-        Err(finding) => Outcome::Refused(finding),
+        // The verdict cannot be changed, so only what is wrong with itself refuses it for good.
+        Err(finding) if finding.code == ErrorCode::SpecInvalid => Outcome::Refused(finding),
+        Err(finding) => Outcome::Waiting(finding, Requeue::AfterMs(5_000)),
     };
     let new = project(&object, &outcome);
     if new != status {
@@ -52,7 +51,7 @@ pub(super) async fn reconcile(object: Arc<PublicationVerdict>, ctx: Arc<Context>
             wake(&ctx, &slot.record.operation.to_string());
             Ok(Action::await_change())
         }
-        Outcome::Refused(_) => Ok(Action::await_change()),
+        Outcome::Bound | Outcome::Refused(_) => Ok(Action::await_change()),
     }
 }
 
@@ -67,29 +66,15 @@ async fn consider(object: &PublicationVerdict, ctx: &Context, uid: &str) -> Resu
             );
             Finding::block(ErrorCode::ReferenceNotFound, "api", message)
         })?;
-    let root = resolve::root(&cluster)?;
-    let (Some(database), Some(target), Some(operation)) = (&spec.database, &spec.target, &spec.operation_id)
-    else {
-        return Err(invalid("database, target and operationId name the slot; give all three"));
-    };
     let digest = |text: &str, field: &str| {
         Digest::try_from(text.to_owned())
             .map_err(|_| invalid(&format!("{field} is not 64 lower-case hex digits")))
     };
-    let decision = decision(&format!("{:?}", spec.decision), spec.name.as_deref())
-        .ok_or_else(|| invalid("this decision is not served by this version of the operator"))?;
-    let verdict = Verdict {
-        uid: uid.to_owned(),
-        operation: digest(operation, "operationId")?,
-        decision,
-        evidence: digest(&spec.evidence_digest, "evidenceDigest")?,
-    };
-    let slot = SlotName {
-        root,
-        cluster: cluster.spec.cluster_name.clone(),
-        database: database.clone(),
-        target: target.clone(),
-    };
+    let evidence = digest(&spec.evidence_digest, "evidenceDigest")?;
+    let inventory =
+        spec.inventory_digest.as_deref().map(|text| digest(text, "inventoryDigest")).transpose()?;
+    let decision = decision(&format!("{:?}", spec.decision), spec.name.as_deref(), inventory)
+        .ok_or_else(|| invalid("name goes with NameCleared alone, inventoryDigest with Rebound alone"))?;
     let connection = Arc::new(connect(&ctx.client, &cluster).await?);
     let ports = Ports {
         control: &Authority::new(Arc::clone(&connection)),
@@ -99,7 +84,27 @@ async fn consider(object: &PublicationVerdict, ctx: &Context, uid: &str) -> Resu
         environment: &System,
     };
     let mut remembered = ctx.remembered(uid);
-    let outcome = pass(&slot, &verdict, deadlines(&cluster), &mut remembered.memory, &ports).await;
+    let memory = &mut remembered.memory;
+    let declared = cluster.spec.declare.internal_replication;
+    let outcome = match (&spec.database, &spec.target, &spec.operation_id, &decision) {
+        (Some(database), Some(target), Some(operation), _) => {
+            let slot = SlotName {
+                root: resolve::shown_root(&cluster)?,
+                cluster: cluster.spec.cluster_name.clone(),
+                database: database.clone(),
+                target: target.clone(),
+                declared_internal_replication: declared,
+            };
+            let operation = digest(operation, "operationId")?;
+            let verdict = Verdict { uid: uid.to_owned(), operation, decision, evidence };
+            pass(&slot, &verdict, deadlines(&cluster), memory, &ports).await
+        }
+        (None, None, None, Decision::Rebound(inventory)) => {
+            let name = &cluster.spec.cluster_name;
+            pass_over_cluster(name, declared, (*inventory, evidence), memory, &ports).await
+        }
+        _ => return Err(invalid("database, target and operationId name the slot; give all three")),
+    };
     ctx.remember(uid, remembered);
     Ok(outcome)
 }
@@ -126,6 +131,9 @@ fn project(object: &PublicationVerdict, outcome: &Outcome) -> PublicationVerdict
         Outcome::Applied(slot) => {
             let message = format!("stored in version {} of the record", slot.version);
             c.set(ConditionType::Applied, true, "Stored", &message);
+        }
+        Outcome::Bound => {
+            c.set(ConditionType::Applied, true, "Stored", "the facade is bound to the new inventory");
         }
         Outcome::Refused(finding) => {
             let message = format!("{} ({})", finding.message, finding.rule);

@@ -167,6 +167,7 @@ pub fn dispatched(mut record: Record, phase: Phase, action: Action, from: &str, 
         entry: None,
         receipt: None,
         cleared: false,
+        hosts: None,
     });
     record
 }

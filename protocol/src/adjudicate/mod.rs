@@ -1,15 +1,20 @@
 //! One pass over one verdict: read everything afresh, judge, store by compare-and-swap. Driven from the record alone,
 //! so it works when the publication object is gone; it can neither dispatch nor yield a permit.
 
-use crate::admission::{Finding, read_failure};
+mod binding;
+
+pub use binding::{ClusterAfresh, look_at_cluster, pass_over_cluster};
+
+use crate::admission::{Finding, inventory, read_failure};
 use crate::authority::{CasResult, MutationAnswer, Now, PendingCas};
+use crate::canonical::Digest;
 use crate::code::ErrorCode;
 use crate::driver::{Memory, Requeue};
 use crate::evidence;
 use crate::identity::{CorrelationToken, RootId, target_key};
 use crate::limits::Deadlines;
 use crate::ports::{AuthorityRead, Catalog, ControlTable, Ddl, Environment, MembersAsk, Processes, Scope};
-use crate::record::{Record, Slot};
+use crate::record::{Record, Slot, VersionedRow};
 use crate::verdict::{Afresh, Decision, Verdict, judge};
 
 /// A slot by name, as a verdict or `inspect` names it.
@@ -23,6 +28,8 @@ pub struct SlotName {
     pub database: String,
     /// Target.
     pub target: String,
+    /// B-1: counts only where the catalog lacks the column.
+    pub declared_internal_replication: bool,
 }
 
 impl SlotName {
@@ -37,6 +44,8 @@ impl SlotName {
 pub enum Outcome {
     /// Stored, now or earlier; with the slot as it is.
     Applied(Box<Slot>),
+    /// J-4 without a slot: the facade is bound to the inventory that the verdict names, now or earlier.
+    Bound,
     /// Final: the verdict will not take effect.
     Refused(Finding),
     /// Not yet.
@@ -97,7 +106,8 @@ where
         ));
     }
     let deadlines_past = deadlines_past(deadlines, memory, ports.environment.now());
-    Ok(Some(Afresh { slot, rows, members, running, deadlines_past }))
+    let inventory = inventory(&name.cluster, name.declared_internal_replication, &members);
+    Ok(Some(Afresh { slot, rows, members, inventory, running, deadlines_past }))
 }
 
 /// Runs one pass over a verdict.
@@ -128,7 +138,15 @@ where
     }
     let now = ports.environment.now();
     match judge(verdict, &afresh, now) {
-        Ok(record) => store(&afresh, record, now, memory, ports).await,
+        Ok(record) => {
+            // J-4: the binding row first, by its own CAS.
+            if matches!(verdict.decision, Decision::Rebound(_))
+                && let Some(outcome) = binding::ensure(&record.payload.inventory, memory, ports).await
+            {
+                return outcome;
+            }
+            store(&afresh, record, now, memory, ports).await
+        }
         Err(finding) if finding.severity == crate::admission::Severity::Wait => wait(finding, memory),
         Err(finding) => Outcome::Refused(finding),
     }
@@ -160,10 +178,7 @@ where
     match result {
         CasResult::Verified(slot, _) => Outcome::Applied(slot),
         CasResult::OneShotViolation => Outcome::Halted,
-        CasResult::Refused => {
-            let message = "the server refused the authority statement; check grants and settings of the user";
-            Outcome::Refused(Finding::block(ErrorCode::AccessDenied, "C-4", message))
-        }
+        CasResult::Refused => wait(access_denied(), memory),
         // The record tells: the verdict is noted there, or its evidence is stale now.
         CasResult::Conflict => {
             wait(Finding::wait(ErrorCode::CasConflict, "C-5", "the record changed; looking again"), memory)
@@ -175,8 +190,14 @@ where
     }
 }
 
+/// Nothing was written; whoever grants the right need not decide anew.
+fn access_denied() -> Finding {
+    let message = "the server refused the authority statement; check grants and settings of the user";
+    Finding::wait(ErrorCode::AccessDenied, "C-4", message)
+}
+
 /// C-13: every member must answer, and answer the same.
-fn agreed(read: &AuthorityRead) -> Result<Option<Slot>, Finding> {
+fn agreed_row(read: &AuthorityRead) -> Result<Option<&VersionedRow>, Finding> {
     if let Some((endpoint, failure)) = read.failures.first() {
         return Err(read_failure(endpoint, *failure));
     }
@@ -190,7 +211,11 @@ fn agreed(read: &AuthorityRead) -> Result<Option<Slot>, Finding> {
             "members read different versions; reading again",
         ));
     }
-    let Some(found) = first else { return Ok(None) };
+    Ok(first.as_ref())
+}
+
+fn agreed(read: &AuthorityRead) -> Result<Option<Slot>, Finding> {
+    let Some(found) = agreed_row(read)? else { return Ok(None) };
     let record = Record::decode(&found.row)
         .map_err(|error| Finding::block(ErrorCode::AuthorityMalformed, "C-9", error.to_string()))?;
     Ok(Some(Slot { record, version: found.version }))
@@ -234,13 +259,14 @@ fn wait(finding: Finding, memory: &mut Memory) -> Outcome {
     Outcome::Waiting(finding, Requeue::AfterMs(step))
 }
 
-/// The decision in a manifest's words.
-pub fn decision(word: &str, name: Option<&str>) -> Option<Decision> {
-    match (word, name) {
-        ("Committed", None) => Some(Decision::Committed),
-        ("NotApplied", None) => Some(Decision::NotApplied),
-        ("Rebaselined", None) => Some(Decision::Rebaselined),
-        ("NameCleared", Some(name)) => Some(Decision::NameCleared(name.to_owned())),
+/// The decision in a manifest's words: only what the word goes with may be there.
+pub fn decision(word: &str, name: Option<&str>, inventory: Option<Digest>) -> Option<Decision> {
+    match (word, name, inventory) {
+        ("Committed", None, None) => Some(Decision::Committed),
+        ("NotApplied", None, None) => Some(Decision::NotApplied),
+        ("Rebaselined", None, None) => Some(Decision::Rebaselined),
+        ("NameCleared", Some(name), None) => Some(Decision::NameCleared(name.to_owned())),
+        ("Rebound", None, Some(inventory)) => Some(Decision::Rebound(inventory)),
         _ => None,
     }
 }
