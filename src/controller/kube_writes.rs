@@ -36,8 +36,19 @@ pub(super) fn has_finalizer<K: Resource>(object: &K) -> bool {
     object.finalizers().iter().any(|f| f == FINALIZER)
 }
 
-/// Adds or removes our finalizer, keeping everybody else's; fails on a concurrent change.
-pub(super) async fn set_finalizer<K>(client: &Client, object: &K, present: bool) -> kube::Result<()>
+/// What happens to our finalizer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Finalizer {
+    /// Fails when the object changed meanwhile.
+    Add,
+    /// What the object says does not matter any more.
+    Remove,
+    /// The object goes because it shows that nothing was dispatched (C-14): fails when it changed meanwhile.
+    RemoveUnchanged,
+}
+
+/// Adds or removes our finalizer, keeping everybody else's.
+pub(super) async fn set_finalizer<K>(client: &Client, object: &K, what: Finalizer) -> kube::Result<()>
 where
     K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
         + Clone
@@ -46,16 +57,18 @@ where
 {
     let mut finalizers: Vec<&str> =
         object.finalizers().iter().map(String::as_str).filter(|f| *f != FINALIZER).collect();
-    if present {
+    if what == Finalizer::Add {
         finalizers.push(FINALIZER);
     }
     let api: Api<K> = Api::namespaced(client.clone(), &object.namespace().unwrap_or_default());
-    let version = if present { object.resource_version() } else { None };
-    let patch =
-        json!({"metadata": {"finalizers": finalizers, "resourceVersion": version, "uid": object.uid()}});
+    let mut patch = json!({"metadata": {"finalizers": finalizers, "uid": object.uid()}});
+    // Not as null: that would ask for an update without a version, which is refused.
+    if what != Finalizer::Remove {
+        patch["metadata"]["resourceVersion"] = object.resource_version().into();
+    }
     match api.patch(&object.name_any(), &PatchParams::default(), &Patch::Merge(&patch)).await {
         // Gone already: that is what removing the finalizer was for.
-        Err(kube::Error::Api(status)) if status.code == 404 && !present => Ok(()),
+        Err(kube::Error::Api(status)) if status.code == 404 && what != Finalizer::Add => Ok(()),
         other => other.map(drop),
     }
 }

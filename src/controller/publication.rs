@@ -3,7 +3,7 @@
 use super::context::{Context, Remembered, kube_now};
 use super::credentials::connect;
 use super::environment::{System, now};
-use super::kube_writes::{apply_status, has_finalizer, set_finalizer};
+use super::kube_writes::{Finalizer, apply_status, has_finalizer, set_finalizer};
 use super::owners::ObjectOwners;
 use super::{events, resolve, status};
 use crate::api::{ClusterPublication, PublicationCluster};
@@ -33,11 +33,11 @@ pub(super) async fn reconcile(object: Arc<ClusterPublication>, ctx: Arc<Context>
     let deleted = object.metadata.deletion_timestamp.is_some();
     // An object that says it is finished causes no query.
     if resolve::is_finished(&object) || (deleted && !has_finalizer(object.as_ref())) {
-        return retire(&object, &ctx).await;
+        return retire(&object, &ctx, Finalizer::Remove).await;
     }
     if !has_finalizer(object.as_ref()) {
         // The write comes back as a change of the object, which starts the pass.
-        set_finalizer(&ctx.client, object.as_ref(), true).await?;
+        set_finalizer(&ctx.client, object.as_ref(), Finalizer::Add).await?;
         return Ok(Action::await_change());
     }
     let (resolved, report, scans) = observe(&object, &ctx).await;
@@ -48,16 +48,18 @@ pub(super) async fn reconcile(object: Arc<ClusterPublication>, ctx: Arc<Context>
     project(&object, &ctx, &resolved, &report).await?;
     if matches!(report.end, End::Gone | End::Succeeded | End::Failed) {
         wake_next(&object, &ctx);
-        return retire(&object, &ctx).await;
+        let gone = report.end == End::Gone;
+        let how = if gone { Finalizer::RemoveUnchanged } else { Finalizer::Remove };
+        return retire(&object, &ctx, how).await;
     }
     Ok(next_look(report.requeue))
 }
 
 /// The story is over: the object may go whenever somebody deletes it.
-async fn retire(object: &ClusterPublication, ctx: &Context) -> kube::Result<Action> {
+async fn retire(object: &ClusterPublication, ctx: &Context, how: Finalizer) -> kube::Result<Action> {
     ctx.forget(&object.uid().unwrap_or_default());
     if has_finalizer(object) {
-        set_finalizer(&ctx.client, object, false).await?;
+        set_finalizer(&ctx.client, object, how).await?;
     }
     Ok(Action::await_change())
 }
@@ -171,6 +173,7 @@ async fn project(
     }
     let facts = status::Facts {
         generation: object.metadata.generation,
+        deleted: object.metadata.deletion_timestamp.is_some(),
         operation: resolved.operation.clone(),
         root: resolved.root,
         report,

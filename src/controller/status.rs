@@ -21,6 +21,8 @@ use publication_protocol::replica::MemberState;
 #[derive(Debug, Clone)]
 pub(super) struct Facts<'a> {
     pub(super) generation: Option<i64>,
+    /// Somebody asked for the object's deletion.
+    pub(super) deleted: bool,
     pub(super) operation: Option<String>,
     pub(super) root: Option<RootId>,
     pub(super) report: &'a Report,
@@ -55,7 +57,7 @@ pub(super) fn project(
         None => new.classification = report.class.map(|c| c.as_str().to_owned()),
     }
     new.cause = report.class.and_then(|c| c.cause()).map(str::to_owned);
-    new.conditions = conditions(old, &new, report, now);
+    new.conditions = conditions(old, &new, facts, now);
     new
 }
 
@@ -212,9 +214,10 @@ fn message(state: &MemberState) -> Option<String> {
 fn conditions(
     old: &ClusterPublicationStatus,
     new: &ClusterPublicationStatus,
-    report: &Report,
+    facts: &Facts<'_>,
     now: &Time,
 ) -> Vec<k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition> {
+    let report = facts.report;
     let mut c = Conditions::new(&old.conditions, new.observed_generation, now.clone());
     let first = report.findings.first();
     let held = report.held.as_ref().map(held);
@@ -251,6 +254,10 @@ fn conditions(
         None => c.set(ConditionType::Reconciling, true, reason, text),
         Some(Outcome::Failed | Outcome::Blocked) => c.set(ConditionType::Stalled, true, reason, text),
         Some(Outcome::Succeeded) => {}
+    }
+    if facts.deleted && new.outcome == Some(Outcome::Blocked) {
+        let why = format!("deleted, but unresolved: {text}");
+        c.set(ConditionType::DeletionBlocked, true, reason, &why);
     }
     c.finish()
 }
