@@ -17,9 +17,12 @@ use publication_protocol::limits::{DISPATCH_PERMIT_MS_MAX, Deadlines};
 use publication_protocol::ports::{
     AuthorityRead, Ddl, Health, MemberAnswer, MembersAnswer, Order, SendOutcome,
 };
+use publication_protocol::preflight::{
+    Grant, Limits, MemberFacts, PreflightAnswer, PreflightAsk, ReplicaSet,
+};
 use publication_protocol::record::{Owner, RawRow, VersionedRow};
 use publication_protocol::sqltext::{Ddl as Kind, Statement, TableName};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -49,6 +52,7 @@ fn intent(root: RootId) -> Intent {
             created_ms: 1,
         },
         declared_internal_replication: false,
+        accepted_dependents: BTreeSet::new(),
         deadlines: Deadlines { statement_timeout_ms: 1_000 },
         deleted: false,
         deadline_passed: false,
@@ -101,6 +105,46 @@ fn members() -> MembersAnswer {
     MembersAnswer { members: servers().into_iter().enumerate().map(member).collect(), failures: vec![] }
 }
 
+/// Nothing in the way.
+fn preflight(ask: &PreflightAsk) -> PreflightAnswer {
+    let table = |database: &str, table: &str| TableName { database: database.into(), table: table.into() };
+    let everything = Grant {
+        grantee: "publisher".into(),
+        own: true,
+        access: "ALL".into(),
+        database: None,
+        table: None,
+        column: None,
+        revoked: false,
+        wildcard: false,
+    };
+    let member = |(at, server_uuid): (usize, ServerUuid)| MemberFacts {
+        server_uuid,
+        server_version: "24.8.4.1".into(),
+        definitions: vec![],
+        configured: vec![],
+        tables: vec![],
+        policies: vec![],
+        grants: vec![everything.clone()],
+        same_path: vec![table(&ask.database, &ask.candidate)],
+        replicas: [&ask.target, &ask.candidate]
+            .map(|name| ReplicaSet {
+                table: name.clone(),
+                own: format!("r{}", at + 1),
+                total: 2,
+                names: vec!["r1".into(), "r2".into()],
+            })
+            .to_vec(),
+        limits: Limits::default(),
+    };
+    PreflightAnswer {
+        members: servers().into_iter().enumerate().map(member).collect(),
+        failures: vec![],
+        facade: table("publication", "publication_authority"),
+        backlog: vec![],
+    }
+}
+
 /// Runs the driver over a table of one row until it wants to send.
 fn permit() -> (DispatchPermit, Order) {
     let root = RootId::draw(&Random([9; 32]));
@@ -119,6 +163,7 @@ fn permit() -> (DispatchPermit, Order) {
                 failures: vec![],
             }),
             Call::Members(_) => Input::Members(members()),
+            Call::Preflight(ask) => Input::Preflight(preflight(&ask)),
             Call::Mutate(_, mutation) => {
                 stored = Some(apply(stored, mutation));
                 Input::Mutated(MutationAnswer { outcome: MutationOutcome::Acknowledged, transport_calls: 1 })

@@ -28,7 +28,7 @@ use publication_protocol::publisher::{Ports, pass};
 use publication_protocol::queue::{HostResult, QueueView, Sought, host_result, view};
 use publication_protocol::record::{Owner, RawRow};
 use publication_protocol::sqltext::{Ddl as Kind, Statement, TableName};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
@@ -402,6 +402,7 @@ fn intent(database: &str, target: &str) -> Intent {
             created_ms: 1,
         },
         declared_internal_replication: false,
+        accepted_dependents: BTreeSet::new(),
         deadlines: Deadlines { statement_timeout_ms: 30_000 },
         deleted: false,
         deadline_passed: false,

@@ -11,6 +11,8 @@ use std::collections::BTreeSet;
 /// What a finding does to an admission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
+    /// Shown, and nothing is held back by it.
+    Warn,
     /// It may pass by itself: looked at again with backoff.
     Wait,
     /// Somebody must change something.
@@ -303,6 +305,15 @@ impl<'a> Judge<'a> {
                 self.findings.push(Finding::wait(ErrorCode::CandidateNotConverged, "B-8", message));
             }
             let Some(health) = &answer.health else { continue };
+            // K08: too few may still come; one too many is somebody else's.
+            if health.total_replicas > expected {
+                let found = health.total_replicas;
+                let message = format!(
+                    "candidate: {found} replicas in Keeper by {member}, the cluster has {expected}; remove what is no member"
+                );
+                self.findings.push(Finding::block(ErrorCode::CandidateInvalid, "B-7", message));
+                continue;
+            }
             if let Some(field) = unhealthy(health, expected) {
                 let message = format!("candidate: {field} on {member}");
                 self.findings.push(Finding::wait(ErrorCode::CandidateNotConverged, "B-8", message));

@@ -7,8 +7,10 @@ use crate::code::ErrorCode;
 use crate::identity::{Action, FenceToken, Names, Random, RootId, RowExpectation, target_key};
 use crate::limits::{Deadlines, FENCED_NAMES_MAX, RECORD_BYTES_MAX};
 use crate::phase::{Actor, Edge, Phase, edge};
+use crate::preflight::DependentKind;
 use crate::record::{Ending, Owner, Payload, Recent, Record, SCHEMA_VERSION, Slot};
 use crate::step::with_dispatch;
+use std::collections::BTreeSet;
 
 /// One operation as its object asks for it, with what surrounds it in this pass.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -27,6 +29,8 @@ pub struct Intent {
     pub owner: Owner,
     /// B-1: counts only where the catalog lacks the column.
     pub declared_internal_replication: bool,
+    /// B-9: kinds of dependents that the platform accepts.
+    pub accepted_dependents: BTreeSet<DependentKind>,
     /// M.
     pub deadlines: Deadlines,
     /// The object is being deleted.

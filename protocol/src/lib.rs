@@ -20,6 +20,7 @@ pub mod inventory;
 pub mod limits;
 pub mod phase;
 pub mod ports;
+pub mod preflight;
 pub mod publisher;
 pub mod queue;
 pub mod record;

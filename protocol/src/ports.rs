@@ -4,6 +4,7 @@ use crate::authority::{DispatchPermit, Mutation, MutationAnswer, Now};
 use crate::generation::TableFact;
 use crate::identity::{CorrelationToken, Random, RootId, ServerUuid};
 use crate::inventory::ClusterRow;
+use crate::preflight::{PreflightAnswer, PreflightAsk};
 use crate::queue::QueueRow;
 use crate::record::{Owner, VersionedRow};
 use crate::sqltext::Statement;
@@ -160,6 +161,8 @@ pub trait ControlTable {
 pub trait Catalog {
     /// Reads; several queries, no snapshot.
     fn members(&self, ask: &MembersAsk) -> impl Future<Output = MembersAnswer> + Send;
+    /// What an admitted operation would run into later (B-4, B-7, B-9), each member at its own endpoint.
+    fn preflight(&self, ask: &PreflightAsk) -> impl Future<Output = PreflightAnswer> + Send;
 }
 
 /// D: the distributed DDL.

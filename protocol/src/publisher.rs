@@ -43,6 +43,7 @@ where
         input = match driver.next(input, &tick) {
             Call::ReadSlot(key) => Input::Slot(ports.control.read_all(&key).await),
             Call::Members(ask) => Input::Members(ports.catalog.members(&ask).await),
+            Call::Preflight(ask) => Input::Preflight(ports.catalog.preflight(&ask).await),
             Call::Scan(cluster, tokens) => Input::Scan(ports.ddl.scan(&cluster, &tokens).await),
             Call::Mutate(server, mutation) => Input::Mutated(ports.control.mutate(&server, &mutation).await),
             Call::ReadExact(server, key) => Input::Exact(ports.control.read_exact(&server, &key).await),

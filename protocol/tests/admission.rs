@@ -264,7 +264,7 @@ fn spoil_candidates(answer: &mut MembersAnswer, spoil: fn(&mut TableFact)) {
 // proves: B-8
 #[test]
 fn every_field_of_an_unhealthy_candidate_is_named_k25() {
-    let cases: [(fn(&mut Health), &str); 12] = [
+    let cases: [(fn(&mut Health), &str); 11] = [
         (|h| h.queue_size = 3, "queue_size = 3"),
         (|h| h.readonly = true, "is_readonly = 1"),
         (|h| h.session_expired = true, "is_session_expired = 1"),
@@ -272,8 +272,6 @@ fn every_field_of_an_unhealthy_candidate_is_named_k25() {
         (|h| h.parts_to_check = 2, "parts_to_check = 2"),
         (|h| h.active_replicas = 1, "active_replicas = 1 of 2"),
         (|h| h.total_replicas = 1, "total_replicas = 1 of 2"),
-        // K08: more Keeper replicas than cluster hosts.
-        (|h| h.total_replicas = 3, "total_replicas = 3 of 2"),
         (|h| h.log_pointer = 4, "log_pointer = 4 behind 4"),
         (|h| h.keeper_exception = true, "zookeeper_exception"),
         (|h| h.queue_exception = true, "last_queue_update_exception"),
@@ -290,6 +288,14 @@ fn every_field_of_an_unhealthy_candidate_is_named_k25() {
             "{finding:?}"
         );
     }
+}
+
+// proves: B-7, K08
+#[test]
+fn a_replica_outside_of_the_cluster_is_refused_and_not_waited_for() {
+    let extra = found(|a| a.members[1].health.as_mut().expect("health").total_replicas = 3);
+    assert_eq!((extra.code, extra.severity), (ErrorCode::CandidateInvalid, Severity::Block));
+    assert!(extra.message.contains("3 replicas in Keeper by replica 2 (h2:9000), the cluster has 2"));
 }
 
 // proves: B-8

@@ -24,6 +24,8 @@ fn an_existing_target_costs_five_mutations_three_statements_three_scans() {
             owner_reads: 0,
             // Admission, D-1, and one per statement.
             member_reads: 5,
+            // Once, before the slot is taken.
+            preflights: 1,
             // Begin, D-1, and two per statement (before and after the observation).
             slot_reads: 8,
         };

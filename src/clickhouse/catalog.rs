@@ -10,6 +10,7 @@ use futures::future::{join_all, try_join_all};
 use futures::try_join;
 use publication_protocol::generation::TableFact;
 use publication_protocol::ports::{Catalog, MemberAnswer, MembersAnswer, MembersAsk, ReadFailure, Scope};
+use publication_protocol::preflight::{PreflightAnswer, PreflightAsk};
 use std::sync::Arc;
 
 /// The members' catalogs behind a connection.
@@ -22,6 +23,10 @@ impl MemberCatalog {
     /// Reads over this connection.
     pub fn new(connection: Arc<Connection>) -> Self {
         Self { connection }
+    }
+
+    pub(super) fn connection(&self) -> &Connection {
+        &self.connection
     }
 
     /// B-2: through the first endpoint that answers. Once one does, its answer counts, good or bad: what keeps it
@@ -161,6 +166,10 @@ impl Catalog for MemberCatalog {
             }
         }
         answer
+    }
+
+    async fn preflight(&self, ask: &PreflightAsk) -> PreflightAnswer {
+        self.read_preflight(ask).await
     }
 }
 

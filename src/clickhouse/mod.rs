@@ -12,6 +12,7 @@ pub mod error;
 mod members;
 mod meter;
 mod permit;
+mod preflight;
 pub mod probe;
 mod processes;
 pub mod rows;

@@ -108,6 +108,35 @@ rows! {
     ServerRow { host_name: String, tcp_port: u16, version: String }
     /// [`super::sql::facades`]
     FacadeRow { database: String, create_table_query: String }
+    /// [`super::sql::definitions`]
+    DefinitionRow { database: String, name: String, engine: String, create_table_query: String }
+    /// [`super::sql::configured_dictionaries`]
+    ConfiguredRow { name: String, source: String }
+    /// [`super::sql::table_uses`]
+    UseRow { name: String, bytes: u64, dependent_databases: Vec<String>, dependent_tables: Vec<String> }
+    /// [`super::sql::row_policies`]
+    PolicyRow { short_name: String, table: String }
+    /// [`super::sql::system_column`]
+    ColumnRow { name: String }
+    /// [`super::sql::grants`]
+    GrantRow {
+        grantee: String,
+        own: u8,
+        access: String,
+        on_database: Option<String>,
+        on_table: Option<String>,
+        on_column: Option<String>,
+        is_partial_revoke: u8,
+        wildcard: u8,
+    }
+    /// [`super::sql::same_path`]
+    PathRow { database: String, table: String }
+    /// [`super::sql::replica_sets`]
+    ReplicaSetRow { table: String, replica_name: String, total_replicas: u64, replicas: Vec<String> }
+    /// [`super::sql::limits`]
+    LimitRow { of_server: u8, name: String, value: String, changed: u8 }
+    /// [`super::sql::backlog`]
+    BacklogRow { entry: String, host: String, port: u16, age_s: u64 }
     /// [`super::sql::settings`]
     SettingRow { name: String, value: String }
 }

@@ -12,6 +12,13 @@ use std::fmt;
 /// The facade's table, in the platform's control database (B-5).
 pub const FACADE_TABLE: &str = "publication_authority";
 
+mod preflight;
+
+pub use preflight::{
+    backlog, configured_dictionaries, definitions, grants, limits, replica_sets, row_policies, same_path,
+    system_column, table_uses,
+};
+
 /// A rendered statement. Its text goes to the transport and nowhere else.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Sql(String);

@@ -112,6 +112,28 @@ fn reads() {
     insta::assert_snapshot!(text.join("\n"));
 }
 
+// proves: B-9, K01
+#[test]
+fn preflight_reads() {
+    let (database, names) = ("my-db", ["a`b", "it's"]);
+    let inner = [
+        definitions("a`b.c"),
+        definitions("``"),
+        configured_dictionaries(),
+        table_uses(database, &names),
+        row_policies(database, &names),
+        system_column("grants", "is_wildcard"),
+        grants(database, &names, true),
+        grants(database, &names, false),
+        same_path("/p/it's"),
+        replica_sets(database, &names),
+        limits(),
+    ];
+    let mut text: Vec<String> = inner.iter().map(|inner| inner.here().text().to_owned()).collect();
+    text.push(backlog("it's").text().to_owned());
+    insta::assert_snapshot!(text.join("\n"));
+}
+
 // proves: D-3, K01
 #[test]
 fn what_is_sent_parses_to_what_was_meant() {

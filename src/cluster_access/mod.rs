@@ -3,7 +3,7 @@
 
 pub(crate) mod credentials;
 
-use crate::api::{ClusterPublication, ConditionType, PublicationCluster, is_true};
+use crate::api::{self, ClusterPublication, ConditionType, PublicationCluster, is_true};
 use credentials::deadlines;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, ResourceExt};
@@ -13,6 +13,7 @@ use publication_protocol::identity::{
     Invocation, NameError, Names, RootId, RowExpectation, operation_id, plan_digest,
 };
 use publication_protocol::intent::Intent;
+use publication_protocol::preflight::DependentKind;
 use publication_protocol::record::Owner;
 use std::collections::BTreeMap;
 
@@ -143,6 +144,7 @@ pub(crate) fn intent(
         plan,
         owner: Owner { kube_uid: kube_uid.to_owned(), namespace, name: object.name_any(), uid, created_ms },
         declared_internal_replication: cluster.spec.declare.internal_replication,
+        accepted_dependents: cluster.spec.accept.dependents.iter().map(|kind| accepted(*kind)).collect(),
         deadlines: deadlines(cluster),
         deleted: object.metadata.deletion_timestamp.is_some(),
         deadline_passed: deadline_ms.is_some_and(|ms| now_ms > created_ms + ms),
@@ -151,6 +153,17 @@ pub(crate) fn intent(
         witnessed: shown_root.zip(shown_version),
         changed: false,
     })
+}
+
+/// B-9: the platform's word for a kind of dependents, as the protocol's.
+fn accepted(kind: api::DependentKind) -> DependentKind {
+    match kind {
+        api::DependentKind::MaterializedView => DependentKind::MaterializedView,
+        api::DependentKind::View => DependentKind::View,
+        api::DependentKind::Dictionary => DependentKind::Dictionary,
+        api::DependentKind::RowPolicy => DependentKind::RowPolicy,
+        api::DependentKind::ColumnGrant => DependentKind::ColumnGrant,
+    }
 }
 
 /// The row expectation of an object.

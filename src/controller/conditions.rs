@@ -3,6 +3,7 @@
 use crate::api::ConditionType;
 pub(super) use crate::api::is_true;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use publication_protocol::admission::Finding;
 
 /// Longest message of a condition, in bytes.
 const MESSAGE_BYTES_MAX: usize = 1024;
@@ -38,6 +39,21 @@ impl<'a> Conditions<'a> {
     /// Keeps an old condition as it is: nothing new is known about it.
     pub(super) fn keep(&mut self, kind: ConditionType) {
         self.new.extend(self.old.iter().find(|c| c.type_ == kind.as_str()).cloned());
+    }
+
+    /// Sets `Admitted`. Only the pass that took the slot knows of warnings; later ones keep what it said.
+    pub(super) fn admitted(&mut self, warnings: &[Finding]) {
+        const WITH_WARNINGS: &str = "AdmittedWithWarnings";
+        let kind = ConditionType::Admitted;
+        let was = |c: &Condition| c.type_ == kind.as_str() && c.status == "True" && c.reason == WITH_WARNINGS;
+        if !warnings.is_empty() {
+            let messages: Vec<&str> = warnings.iter().map(|f| f.message.as_str()).collect();
+            self.set(kind, true, WITH_WARNINGS, &messages.join("; "));
+        } else if self.old.iter().any(was) {
+            self.keep(kind);
+        } else {
+            self.set(kind, true, "Admitted", "every rule of admission holds");
+        }
     }
 
     pub(super) fn finish(mut self) -> Vec<Condition> {

@@ -149,6 +149,7 @@ fn refused(object: &ClusterPublication, ctx: &Context, finding: Finding) -> Repo
         slot: None,
         class: None,
         findings: vec![finding],
+        warnings: Vec::new(),
         states: BTreeMap::new(),
         queues: BTreeMap::new(),
         evidence: None,

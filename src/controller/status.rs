@@ -272,7 +272,7 @@ fn admission(c: &mut Conditions<'_>, report: &Report, reason: &str, text: &str) 
         c.keep(ConditionType::CandidateConverged);
     }
     if holds {
-        c.set(ConditionType::Admitted, true, "Admitted", "every rule of admission holds");
+        c.admitted(&report.warnings);
         c.set(ConditionType::SlotAcquired, true, "Acquired", "this operation holds the target's slot");
     } else if report.end == End::Succeeded {
         c.keep(ConditionType::Admitted);

@@ -11,7 +11,7 @@ mod report;
 
 pub use report::{End, Held, Memory, Report, Requeue};
 
-use crate::admission::Finding;
+use crate::admission::{Bound, Finding};
 use crate::authority::{CasResult, DispatchPermit, Mutation, MutationAnswer, Now, PendingCas};
 use crate::canonical::Digest;
 use crate::classify::Classification;
@@ -21,6 +21,7 @@ use crate::intent::{Intent, invariant};
 use crate::limits::UNOBSERVED_GRACE_MS;
 use crate::phase::{Actor, Edge, Phase, edge};
 use crate::ports::{AuthorityRead, MembersAnswer, MembersAsk, Order, ReadFailure, SendOutcome};
+use crate::preflight::{PreflightAnswer, PreflightAsk};
 use crate::queue::{QueueRow, QueueView};
 use crate::record::{Owner, Record, Slot, VersionedRow};
 use crate::replica::MemberState;
@@ -46,6 +47,8 @@ pub enum Call {
     ReadSlot(String),
     /// [`crate::ports::Catalog::members`].
     Members(MembersAsk),
+    /// [`crate::ports::Catalog::preflight`].
+    Preflight(PreflightAsk),
     /// [`crate::ports::Ddl::scan`].
     Scan(String, Vec<CorrelationToken>),
     /// [`crate::ports::ControlTable::mutate`].
@@ -71,6 +74,8 @@ pub enum Input {
     Slot(AuthorityRead),
     /// Of [`Call::Members`].
     Members(MembersAnswer),
+    /// Of [`Call::Preflight`].
+    Preflight(PreflightAnswer),
     /// Of [`Call::Scan`].
     Scan(Result<Vec<QueueRow>, ReadFailure>),
     /// Of [`Call::Mutate`].
@@ -102,6 +107,8 @@ enum State {
     ReadingSlot,
     /// Admission before the slot is taken.
     Admitting(Option<Slot>),
+    /// Admitted so far: what would stand in the way later (B-9).
+    Preflighting(Option<Slot>, Bound),
     /// C-11.
     AskingOwner(Slot),
     Swapping(PendingCas, After),
@@ -151,6 +158,7 @@ pub struct Driver {
     queue_evidence: Option<Digest>,
     evidence: Option<Digest>,
     held: Option<Held>,
+    warnings: Vec<Finding>,
     converged: bool,
     passed: Vec<crate::phase::Phase>,
     /// Last evidence, for the report.
@@ -174,6 +182,7 @@ impl Driver {
             queue_evidence: None,
             evidence: None,
             held: None,
+            warnings: Vec::new(),
             converged: false,
             passed: Vec::new(),
             seen_slot: None,
@@ -191,6 +200,9 @@ impl Driver {
             (State::Start, Input::Begin) => self.read_slot(State::ReadingSlot),
             (State::ReadingSlot, Input::Slot(read)) => self.slot_read(&read, tick),
             (State::Admitting(slot), Input::Members(answer)) => self.admission_read(slot, &answer, tick),
+            (State::Preflighting(slot, bound), Input::Preflight(answer)) => {
+                self.preflight_read(slot, bound, &answer, tick)
+            }
             (State::AskingOwner(slot), Input::OwnerGone(gone)) => self.owner_answered(slot, gone, tick),
             (State::Swapping(cas, after), Input::Mutated(answer)) => {
                 self.swap_answered(cas, after, answer, tick)
@@ -386,6 +398,7 @@ impl Driver {
             slot: own,
             class: self.class,
             findings,
+            warnings: std::mem::take(&mut self.warnings),
             states: std::mem::take(&mut self.states),
             queues: std::mem::take(&mut self.queues),
             evidence: self.evidence.take(),

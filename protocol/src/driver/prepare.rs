@@ -1,12 +1,13 @@
 //! Up to the first dispatch: who holds the slot (C-8, C-11), admission (B), witness (C-14), D-1, release (C-10).
 
 use super::{After, BACKOFF_DOUBLINGS_MAX, Call, Driver, End, Held, Requeue, State, Tick};
-use crate::admission::{Finding, Revalidation, admit, revalidate};
+use crate::admission::{Bound, Finding, Revalidation, Severity, admit, revalidate};
 use crate::authority::PendingCas;
 use crate::code::ErrorCode;
 use crate::intent::{publish, release};
 use crate::phase::Phase;
 use crate::ports::{AuthorityRead, MembersAnswer, MembersAsk, Scope};
+use crate::preflight::{self, PreflightAnswer};
 use crate::record::{Ending, Slot};
 
 impl Driver {
@@ -136,6 +137,29 @@ impl Driver {
         }
         if let Some(older) = self.intent.behind.clone() {
             return self.hold(Held::Behind(older), tick);
+        }
+        let ask = preflight::ask(&self.intent.names, &bound);
+        self.state = State::Preflighting(slot, bound);
+        Call::Preflight(ask)
+    }
+
+    /// B-9 and what else is better known before the slot is taken. Not read again at D-1: none of it can make a
+    /// statement hit the wrong table, it only makes one fail, or surprise.
+    pub(super) fn preflight_read(
+        &mut self,
+        slot: Option<Slot>,
+        bound: Bound,
+        answer: &PreflightAnswer,
+        tick: &Tick,
+    ) -> Call {
+        let intent = &self.intent;
+        let findings = preflight::judge(&intent.names, &intent.accepted_dependents, &bound, answer);
+        if findings.first().is_some_and(|worst| worst.severity > Severity::Warn) {
+            return self.give_up_all(findings, tick);
+        }
+        self.warnings = findings;
+        if tick.stopping {
+            return self.held_back(tick);
         }
         let record = match self.intent.prepare(slot.as_ref(), bound, tick.now, &tick.random) {
             Ok(record) => record,

@@ -73,6 +73,8 @@ pub struct Report {
     pub class: Option<Classification>,
     /// Reasons, worst first.
     pub findings: Vec<Finding>,
+    /// What an admission of this pass found and does not hold against the operation.
+    pub warnings: Vec<Finding>,
     /// By bound member.
     pub states: BTreeMap<ServerUuid, MemberState>,
     /// By epoch, what the queue showed of open dispatches.

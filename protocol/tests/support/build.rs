@@ -15,7 +15,7 @@ use publication_protocol::ports::{Health, MemberAnswer, MembersAnswer};
 use publication_protocol::queue::{Binding, ExceptionText, QueueRow, Receipt};
 use publication_protocol::record::{Dispatch, Owner, Payload, Record, SCHEMA_VERSION};
 use publication_protocol::sqltext::{Ddl, Statement, TableName};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The predecessor.
 pub const OLD: u64 = 1;
@@ -107,6 +107,7 @@ pub fn intent_of(uid: &str, names: Names) -> Intent {
         plan,
         owner: Owner { uid: uid.into(), ..owner() },
         declared_internal_replication: false,
+        accepted_dependents: BTreeSet::new(),
         deadlines: DEADLINES,
         deleted: false,
         deadline_passed: false,

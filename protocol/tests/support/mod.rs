@@ -2,6 +2,7 @@
 #![allow(dead_code, missing_debug_implementations, clippy::panic)]
 
 pub mod build;
+pub mod facts;
 pub mod ports;
 pub mod run;
 pub mod stepper;

@@ -1,7 +1,7 @@
 //! One worker's hold on the world: implements the ports, counts, injects faults, and can stop before each call.
 
-use super::build;
 use super::world::{Fault, Inner, World};
+use super::{build, facts};
 use publication_protocol::authority::{DispatchPermit, Mutation, MutationAnswer, MutationOutcome, Now};
 use publication_protocol::generation::TableFact;
 use publication_protocol::identity::{CorrelationToken, Random, RootId, ServerUuid};
@@ -9,6 +9,7 @@ use publication_protocol::ports::{
     AuthorityRead, Catalog, ControlTable, Ddl, Environment, MemberAnswer, MembersAnswer, MembersAsk, Order,
     Owners, ReadFailure, Scope, SendOutcome,
 };
+use publication_protocol::preflight::{FailedRead, PreflightAnswer, PreflightAsk};
 use publication_protocol::queue::QueueRow;
 use publication_protocol::record::{Owner, VersionedRow};
 use std::future::{pending, poll_fn};
@@ -126,6 +127,11 @@ impl Catalog for Worker {
         };
         self.call("members", |inner| read_members(inner, ask), lost).await
     }
+
+    async fn preflight(&self, ask: &PreflightAsk) -> PreflightAnswer {
+        let effect = |inner: &mut Inner| read_preflight(inner, ask);
+        self.call("preflight", effect, || unread_preflight(vec![(label(1), ReadFailure::Unavailable)])).await
+    }
 }
 
 fn read_members(inner: &mut Inner, ask: &MembersAsk) -> MembersAnswer {
@@ -158,6 +164,32 @@ fn read_members(inner: &mut Inner, ask: &MembersAsk) -> MembersAnswer {
     }
     if ask.scope == Scope::Cluster && !answer.failures.is_empty() {
         answer.members.clear();
+    }
+    answer
+}
+
+fn unread_preflight(failures: Vec<(String, ReadFailure)>) -> PreflightAnswer {
+    let failed = |(endpoint, failure)| FailedRead { endpoint, failure, needs: "SELECT" };
+    PreflightAnswer { failures: failures.into_iter().map(failed).collect(), ..facts::unobstructed(0, true) }
+}
+
+fn read_preflight(inner: &mut Inner, ask: &PreflightAsk) -> PreflightAnswer {
+    inner.counts.preflights += 1;
+    let down = inner.members.iter().filter(|m| !m.up);
+    let failures: Vec<_> = down.map(|m| (label(m.number), ReadFailure::Unavailable)).collect();
+    if !failures.is_empty() {
+        return unread_preflight(failures);
+    }
+    let target = inner.members.iter().all(|m| m.tables.contains_key(&ask.target));
+    let mut answer = facts::unobstructed(inner.members.len() as u32, target);
+    for (member, facts) in inner.members.iter().zip(&mut answer.members) {
+        facts.server_uuid = build::server(member.number);
+        facts.same_path[0].table.clone_from(&ask.candidate);
+        facts.replicas.iter_mut().for_each(|set| {
+            if set.table != ask.target {
+                set.table.clone_from(&ask.candidate);
+            }
+        });
     }
     answer
 }

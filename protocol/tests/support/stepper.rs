@@ -40,6 +40,7 @@ impl Stepper {
         match call {
             Call::ReadSlot(key) => Input::Slot(block_on(worker.read_all(&key))),
             Call::Members(ask) => Input::Members(block_on(worker.members(&ask))),
+            Call::Preflight(ask) => Input::Preflight(block_on(worker.preflight(&ask))),
             Call::Scan(cluster, tokens) => Input::Scan(block_on(worker.scan(&cluster, &tokens))),
             Call::Mutate(server, mutation) => Input::Mutated(block_on(worker.mutate(&server, &mutation))),
             Call::ReadExact(server, key) => Input::Exact(block_on(worker.read_exact(&server, &key))),

@@ -70,6 +70,7 @@ pub struct Counts {
     pub sends: u32,
     pub scans: u32,
     pub member_reads: u32,
+    pub preflights: u32,
     pub slot_reads: u32,
     pub exact_reads: u32,
     pub witnesses: u32,

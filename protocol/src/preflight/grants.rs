@@ -1,0 +1,147 @@
+//! K19: what the operator's user must hold on every member, against `system.grants`.
+//!
+//! `CHECK GRANT` would ask the server itself, but the 24.8 line has no such statement; and the column grants of B-9
+//! take `system.grants` anyway. Both lines have the same rows, so there is one way for both.
+
+use super::{Grant, MemberFacts};
+use crate::admission::{Bound, Finding};
+use crate::code::ErrorCode;
+use crate::identity::Names;
+use crate::sqltext::TableName;
+use std::collections::BTreeSet;
+
+/// A right of ClickHouse.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Right {
+    Select,
+    Insert,
+    CreateTable,
+    DropTable,
+    AlterUpdate,
+    Cluster,
+    ShowTables,
+}
+
+impl Right {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Select => "SELECT",
+            Self::Insert => "INSERT",
+            Self::CreateTable => "CREATE TABLE",
+            Self::DropTable => "DROP TABLE",
+            Self::AlterUpdate => "ALTER UPDATE",
+            Self::Cluster => "CLUSTER",
+            Self::ShowTables => "SHOW TABLES",
+        }
+    }
+
+    /// Whether a grant of `access` holds it: the right, a group around it, or what implies it.
+    fn is_in(self, access: &str) -> bool {
+        let groups: &[&str] = match self {
+            Self::Select | Self::Insert | Self::Cluster => &[],
+            Self::CreateTable => &["CREATE"],
+            Self::DropTable => &["DROP"],
+            Self::AlterUpdate => &["ALTER", "ALTER TABLE"],
+            // Whoever may do something with a table sees it.
+            Self::ShowTables => &["SHOW", "SELECT", "INSERT", "CREATE", "CREATE TABLE", "DROP", "DROP TABLE"],
+        };
+        access == "ALL" || access == self.as_str() || groups.contains(&access)
+    }
+}
+
+/// Rights on one table; without a table, on everything.
+struct Need {
+    on: Option<TableName>,
+    shown: String,
+    rights: &'static [Right],
+}
+
+const EVERY_MOVE: &[Right] = &[Right::Select, Right::Insert, Right::CreateTable, Right::DropTable];
+
+/// Stands for every name that a retire step may draw.
+const RETIRED_EXAMPLE: &str = "__retired_0123456789abcdef";
+
+fn needs(names: &Names, bound: &Bound, facade: &TableName) -> Vec<Need> {
+    let on = |table: String, shown: String, rights| Need {
+        on: Some(TableName { database: names.database.clone(), table }),
+        shown: format!("{}.{shown}", names.database),
+        rights,
+    };
+    // `SHOW TABLES` because a catalog hides what the user may not see, and dependents must not be hidden (B-9).
+    let mut needs =
+        vec![Need { on: None, shown: "*.*".into(), rights: &[Right::Cluster, Right::ShowTables] }];
+    let (target, candidate) = (names.target.clone(), names.candidate.clone());
+    if bound.predecessor.is_some() {
+        // EXCHANGE takes both directions; then retire and drop.
+        needs.push(on(target.clone(), target.clone(), EVERY_MOVE));
+        needs.push(on(candidate.clone(), candidate, EVERY_MOVE));
+        let retired = format!("{target}{RETIRED_EXAMPLE}");
+        let rights = &[Right::Insert, Right::CreateTable, Right::DropTable, Right::Select];
+        needs.push(on(retired, format!("{target}__retired_*"), rights));
+    } else {
+        needs.push(on(target.clone(), target, &[Right::Insert, Right::CreateTable]));
+        needs.push(on(candidate.clone(), candidate, &[Right::Select, Right::DropTable]));
+    }
+    needs.push(Need {
+        on: Some(facade.clone()),
+        shown: format!("{}.{}", facade.database, facade.table),
+        rights: &[Right::Select, Right::Insert, Right::AlterUpdate],
+    });
+    needs
+}
+
+/// One finding with everything that is missing on a member.
+pub(super) fn missing(
+    names: &Names,
+    bound: &Bound,
+    facade: &TableName,
+    facts: &MemberFacts,
+    member: &str,
+) -> Option<Finding> {
+    let missing: Vec<String> = needs(names, bound, facade)
+        .into_iter()
+        .filter_map(|need| {
+            let lacking: Vec<&str> = need
+                .rights
+                .iter()
+                .filter(|right| !held(&facts.grants, **right, need.on.as_ref()))
+                .map(|right| right.as_str())
+                .collect();
+            (!lacking.is_empty()).then(|| format!("{} ON {}", lacking.join(", "), need.shown))
+        })
+        .collect();
+    (!missing.is_empty()).then(|| {
+        let message = format!("grants: the user lacks on {member}: {}", missing.join("; "));
+        Finding::block(ErrorCode::AccessDenied, "B-4", message)
+    })
+}
+
+/// Whether the user, or one of its roles, holds a right: granted, and no part of it taken away again.
+fn held(grants: &[Grant], right: Right, on: Option<&TableName>) -> bool {
+    let about = |grant: &&Grant| grant.own && right.is_in(&grant.access);
+    let given: BTreeSet<&str> = grants
+        .iter()
+        .filter(about)
+        .filter(|g| !g.revoked && g.column.is_none() && covers(g, on))
+        .map(|g| g.grantee.as_str())
+        .collect();
+    given.into_iter().any(|grantee| {
+        let takes = |g: &&Grant| g.revoked && g.grantee == grantee && on.is_none_or(|_| covers(g, on));
+        // Without a table: any revocation takes a part of everything. One that only implies the right takes nothing.
+        let own = |g: &&Grant| right != Right::ShowTables || g.access.starts_with("SHOW");
+        !grants.iter().filter(about).filter(takes).any(|g| own(&g))
+    })
+}
+
+/// Whether a grant's scope includes a table, or everything.
+fn covers(grant: &Grant, on: Option<&TableName>) -> bool {
+    let fits = |granted: &Option<String>, wanted: Option<&str>, prefix: bool| match (granted, wanted) {
+        (None, _) => true,
+        (Some(granted), Some(wanted)) if prefix => wanted.starts_with(granted.as_str()),
+        (Some(granted), Some(wanted)) => granted == wanted,
+        (Some(granted), None) => prefix && granted.is_empty(),
+    };
+    let database_is_prefix = grant.wildcard && grant.table.is_none();
+    fits(&grant.database, on.map(|t| t.database.as_str()), database_is_prefix)
+        && fits(&grant.table, on.map(|t| t.table.as_str()), grant.wildcard)
+}
