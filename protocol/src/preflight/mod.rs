@@ -133,14 +133,18 @@ fn replica_sets(names: &Names, bound: &Bound, members: &[(String, &MemberFacts)]
     let candidate = ("candidate", &names.candidate, ErrorCode::CandidateInvalid);
     let mut findings = Vec::new();
     for (field, name, code) in target.into_iter().chain([candidate]) {
-        let of = |facts: &'_ MemberFacts| facts.replicas.iter().find(|set| set.table == *name).cloned();
+        let of = |facts: &MemberFacts| facts.replicas.iter().find(|set| set.table == *name).cloned();
+        let unread: Vec<&str> =
+            members.iter().filter(|(_, f)| of(f).is_none()).map(|(m, _)| m.as_str()).collect();
+        if !unread.is_empty() {
+            // Without one member's word, another's replica would look like a stranger's.
+            let message = format!("{field}: the replicas of {name} cannot be read on {}", unread.join(", "));
+            findings.push(Finding::wait(ErrorCode::EndpointUnavailable, "B-2", message));
+            continue;
+        }
         let own: BTreeSet<String> = members.iter().filter_map(|(_, f)| of(f).map(|set| set.own)).collect();
         for (member, facts) in members {
-            let Some(set) = of(facts) else {
-                let message = format!("{field}: the replicas of {name} cannot be read on {member}");
-                findings.push(Finding::wait(ErrorCode::EndpointUnavailable, "B-2", message));
-                continue;
-            };
+            let Some(set) = of(facts) else { continue };
             let strangers: Vec<&str> =
                 set.names.iter().filter(|n| !own.contains(*n)).map(String::as_str).collect();
             if set.total == members.len() as u64 && strangers.is_empty() {

@@ -1,8 +1,11 @@
 //! Preflight facts of members with nothing in the way.
 
-use super::build::{CANDIDATE, OLD, TARGET, generation, server};
+use super::build::{CANDIDATE, OLD, TARGET, admissible, generation, names, server};
+use publication_protocol::admission::{Bound, Finding, admit};
+use publication_protocol::generation::TableFact;
+use publication_protocol::identity::RowExpectation;
 use publication_protocol::preflight::{
-    Grant, Limits, MemberFacts, PreflightAnswer, PreflightAsk, ReplicaSet, TableUse,
+    DependentKind, Grant, Limits, MemberFacts, PreflightAnswer, PreflightAsk, ReplicaSet, TableUse, judge,
 };
 use publication_protocol::sqltext::TableName;
 
@@ -65,3 +68,38 @@ pub fn unobstructed(members: u32, target: bool) -> PreflightAnswer {
 pub fn is_of_candidate(ask: &PreflightAsk) -> bool {
     ask.candidate == CANDIDATE && ask.zookeeper_path != generation(OLD).zookeeper_path && !ask.backlog
 }
+
+fn bound(target: bool) -> Bound {
+    let mut answer = admissible(2);
+    if !target {
+        answer.members.iter_mut().for_each(|m| {
+            m.tables.insert(TARGET.into(), TableFact::Absent);
+        });
+    }
+    admit(&names(), RowExpectation::Exact(10), false, &answer).expect("admitted")
+}
+
+/// What is found of two members once the facts are changed.
+pub fn judged(
+    target: bool,
+    accepted: &[DependentKind],
+    change: impl Fn(&mut PreflightAnswer),
+) -> Vec<Finding> {
+    let mut answer = unobstructed(2, target);
+    change(&mut answer);
+    judge(&names(), &accepted.iter().copied().collect(), &bound(target), &answer)
+}
+
+pub fn one(findings: Vec<Finding>) -> Finding {
+    let [finding] = <[Finding; 1]>::try_from(findings).unwrap_or_else(|found| panic!("{found:?}"));
+    finding
+}
+
+pub fn says(finding: &Finding, named: &[&str]) {
+    for name in named {
+        assert!(finding.message.contains(name), "{name} in {}", finding.message);
+    }
+}
+
+/// How the second member is named to people.
+pub const SECOND: &str = "replica 2 (h2:9000)";
