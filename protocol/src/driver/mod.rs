@@ -8,8 +8,10 @@ mod authority_read;
 mod observe;
 mod prepare;
 mod report;
+mod review;
 
 pub use report::{End, Held, Memory, Report, Requeue};
+pub use review::{Review, Standing, admission_ask, review};
 
 use crate::admission::{Bound, Finding};
 use crate::authority::{CasResult, DispatchPermit, Mutation, MutationAnswer, Now, PendingCas};

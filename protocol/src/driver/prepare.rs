@@ -1,5 +1,6 @@
 //! Up to the first dispatch: who holds the slot (C-8, C-11), admission (B), witness (C-14), D-1, release (C-10).
 
+use super::review::{admission_ask, drifted, held_by};
 use super::{After, BACKOFF_DOUBLINGS_MAX, Call, Driver, End, Held, Requeue, State, Tick};
 use crate::admission::{Bound, Finding, Revalidation, Severity, admit, revalidate};
 use crate::authority::PendingCas;
@@ -85,18 +86,10 @@ impl Driver {
     }
 
     fn held(&mut self, slot: &Slot, tick: &Tick) -> Call {
-        let owner = &slot.record.payload.owner;
-        let message = format!(
-            "the slot is held by {}/{} (operation {}, {})",
-            owner.namespace,
-            owner.name,
-            slot.record.operation.short(),
-            slot.record.phase
-        );
         if let Some(expired) = self.expired() {
             return self.finish(End::Failed, vec![expired], Requeue::Never);
         }
-        self.give_up(Finding::wait(ErrorCode::AuthorityConflict, "C-8", message), tick)
+        self.give_up(held_by(slot), tick)
     }
 
     fn expired(&self) -> Option<Finding> {
@@ -122,7 +115,7 @@ impl Driver {
             return self.give_up(finding, tick);
         }
         self.state = State::Admitting(slot);
-        Call::Members(self.admission_ask())
+        Call::Members(admission_ask(&self.intent.names))
     }
 
     pub(super) fn admission_read(&mut self, slot: Option<Slot>, answer: &MembersAnswer, tick: &Tick) -> Call {
@@ -219,7 +212,7 @@ impl Driver {
     }
 
     fn revalidate(&mut self, slot: Slot) -> Call {
-        let ask = self.admission_ask();
+        let ask = admission_ask(&self.intent.names);
         self.state = State::Revalidating(slot);
         Call::Members(ask)
     }
@@ -277,26 +270,8 @@ impl Driver {
     /// H-2.
     pub(super) fn looked_back(&mut self, slot: &Slot, answer: &MembersAnswer, tick: &Tick) -> Call {
         let _ = tick;
-        let desired = Some(&slot.record.payload.desired);
-        let target = &self.intent.names.target;
-        let drifted =
-            answer.members.iter().any(|m| m.tables.get(target).and_then(|fact| fact.identity()) != desired);
-        let findings = if drifted {
-            let message =
-                format!("target: {target} is no longer the generation that this operation published");
-            vec![Finding::block(ErrorCode::IdentityDrift, "H-2", message)]
-        } else {
-            Vec::new()
-        };
+        let findings = drifted(slot, answer).into_iter().collect();
         self.finish(End::Succeeded, findings, Requeue::Never)
-    }
-
-    fn admission_ask(&self) -> MembersAsk {
-        let names = &self.intent.names;
-        let mut ask = self.ask(Scope::Cluster, vec![names.target.clone(), names.candidate.clone()]);
-        ask.health_of = Some(names.candidate.clone());
-        ask.count_of = Some(names.candidate.clone());
-        ask
     }
 
     pub(super) fn ask(&self, scope: Scope, names: Vec<String>) -> MembersAsk {
