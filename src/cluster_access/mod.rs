@@ -131,7 +131,6 @@ pub(crate) fn intent(
     let invocation = invocation(object)?;
     let namespace = object.namespace().unwrap_or_default();
     let created_ms = created_ms(object);
-    let deadline_ms = spec.admission_deadline_seconds.and_then(|s| u64::try_from(s).ok()).map(|s| s * 1000);
     let status = object.status.clone().unwrap_or_default();
     let shown_root = status.facade_root.and_then(|root| RootId::try_from(root).ok());
     let shown_version = status.authority_version.and_then(|v| u64::try_from(v).ok());
@@ -147,7 +146,7 @@ pub(crate) fn intent(
         accepted_dependents: cluster.spec.accept.dependents.iter().map(|kind| accepted(*kind)).collect(),
         deadlines: deadlines(cluster),
         deleted: object.metadata.deletion_timestamp.is_some(),
-        deadline_passed: deadline_ms.is_some_and(|ms| now_ms > created_ms + ms),
+        deadline_passed: deadline_passed(object, now_ms),
         suspended: cluster.spec.suspend,
         behind: None,
         witnessed: shown_root.zip(shown_version),
@@ -164,6 +163,12 @@ fn accepted(kind: api::DependentKind) -> DependentKind {
         api::DependentKind::RowPolicy => DependentKind::RowPolicy,
         api::DependentKind::ColumnGrant => DependentKind::ColumnGrant,
     }
+}
+
+/// `admissionDeadlineSeconds` is over.
+pub(crate) fn deadline_passed(object: &ClusterPublication, now_ms: u64) -> bool {
+    let seconds = object.spec.admission_deadline_seconds.and_then(|s| u64::try_from(s).ok());
+    seconds.is_some_and(|s| now_ms > created_ms(object) + s * 1000)
 }
 
 /// The row expectation of an object.

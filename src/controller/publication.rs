@@ -8,10 +8,12 @@ use super::owners::ObjectOwners;
 use super::{events, resolve, status};
 use crate::api::{ClusterPublication, PublicationCluster};
 use crate::clickhouse::{Authority, DistributedDdl, MemberCatalog};
+use crate::cluster_access::deadline_passed;
 use kube::ResourceExt;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
 use publication_protocol::admission::{Finding, Severity};
+use publication_protocol::code::ErrorCode;
 use publication_protocol::driver::{End, Memory, Report, Requeue};
 use publication_protocol::identity::RootId;
 use publication_protocol::intent::Intent;
@@ -137,11 +139,14 @@ fn refused(object: &ClusterPublication, ctx: &Context, finding: Finding) -> Repo
     // C-14: an object that never showed a version never had anything dispatched, so it may go (C-11 frees the slot).
     let undispatched = object.status.as_ref().is_none_or(|s| s.authority_version.is_none());
     let gone = object.metadata.deletion_timestamp.is_some() && undispatched;
+    let expired = undispatched && deadline_passed(object, now().wall_ms);
+    let finding = if expired { too_late(&finding) } else { finding };
     let blocked = finding.severity == Severity::Block;
-    let end = match (gone, blocked) {
-        (true, _) => End::Gone,
-        (false, true) => End::Stalled,
-        (false, false) => End::Waiting,
+    let end = match (gone, expired, blocked) {
+        (true, ..) => End::Gone,
+        (false, true, _) => End::Failed,
+        (false, false, true) => End::Stalled,
+        (false, false, false) => End::Waiting,
     };
     let backoff_ms = (500_u64 << attempt.min(8)).min(60_000);
     Report {
@@ -159,6 +164,11 @@ fn refused(object: &ClusterPublication, ctx: &Context, finding: Finding) -> Repo
         requeue: Requeue::AfterMs(if blocked { backoff_ms.max(5_000) } else { backoff_ms }),
         memory: Memory::default(),
     }
+}
+
+fn too_late(finding: &Finding) -> Finding {
+    let message = format!("admissionDeadlineSeconds passed before dispatch: {}", finding.message);
+    Finding::block(ErrorCode::AdmissionDeadline, "api", message)
 }
 
 /// Writes the status if, and only if, it says something new.

@@ -8,6 +8,7 @@ mod basics;
 mod drift;
 mod faults;
 mod late;
+mod lifecycle;
 mod looks;
 mod old_engine;
 mod operators;
@@ -28,7 +29,15 @@ fn main() {
     arguments.test_threads = Some(1);
     let runtime = Arc::new(tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap());
     let stages = Arc::new(stage::Stages::default());
-    let topics = [basics::CASES, answers::CASES, faults::CASES, drift::CASES, late::CASES, operators::CASES];
+    let topics = [
+        basics::CASES,
+        answers::CASES,
+        faults::CASES,
+        drift::CASES,
+        late::CASES,
+        operators::CASES,
+        lifecycle::CASES,
+    ];
     let trials = topics
         .iter()
         .flat_map(|cases| cases.iter().map(|case| (Lane::V26_9, case)))
