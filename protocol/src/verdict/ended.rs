@@ -12,6 +12,10 @@ use crate::step::fold_older;
 
 /// J-2 (m).
 pub(super) fn ended(afresh: &Afresh, to: Phase) -> Result<Record, Finding> {
+    // The table lets a verdict keep a final phase (J-3..J-5); this decision is not about those.
+    if afresh.slot.record.phase.is_final() {
+        return Err(refuse("J-2", "the operation has ended already; there is nothing to decide"));
+    }
     let mut next = afresh.slot.record.clone();
     absorb_receipts(&mut next, afresh);
     next.phase = to;

@@ -6,4 +6,5 @@ pub mod facts;
 pub mod ports;
 pub mod run;
 pub mod stepper;
+pub mod verdicts;
 pub mod world;

@@ -3,11 +3,12 @@
 use super::world::{Fault, Inner, World};
 use super::{build, facts};
 use publication_protocol::authority::{DispatchPermit, Mutation, MutationAnswer, MutationOutcome, Now};
+use publication_protocol::facade::BINDING_KEY;
 use publication_protocol::generation::TableFact;
 use publication_protocol::identity::{CorrelationToken, Random, RootId, ServerUuid};
 use publication_protocol::ports::{
     AuthorityRead, Catalog, ControlTable, Ddl, Environment, MemberAnswer, MembersAnswer, MembersAsk, Order,
-    Owners, ReadFailure, Scope, SendOutcome,
+    Owners, Processes, ReadFailure, Scope, SendOutcome,
 };
 use publication_protocol::preflight::{FailedRead, PreflightAnswer, PreflightAsk};
 use publication_protocol::queue::QueueRow;
@@ -72,6 +73,9 @@ async fn give_way() {
 }
 
 fn slot_of(inner: &Inner, member: usize, key: &str) -> Option<VersionedRow> {
+    if key == BINDING_KEY {
+        return inner.binding.last().cloned();
+    }
     let shown = inner.slot.len().saturating_sub(inner.members[member].lag);
     inner.slot[..shown].last().filter(|row| row.row.target_key == key).cloned()
 }
@@ -240,6 +244,12 @@ impl Owners for Worker {
             inner.owner_gone
         };
         self.call("owner_gone", effect, || None).await
+    }
+}
+
+impl Processes for Worker {
+    async fn running(&self, _: &[String]) -> Option<bool> {
+        self.call("running", |inner| inner.running, || None).await
     }
 }
 

@@ -3,6 +3,7 @@
 
 use super::build::{self, NEW, OLD, TARGET};
 use publication_protocol::authority::{Mutation, MutationOutcome, Now};
+use publication_protocol::facade::BINDING_KEY;
 use publication_protocol::identity::RootId;
 use publication_protocol::phase::Phase;
 use publication_protocol::queue::{ExceptionText, QueueRow};
@@ -59,6 +60,8 @@ pub struct Entry {
     pub name: String,
     pub token: String,
     pub statement: Statement,
+    /// Members when it was queued.
+    pub hosts: Vec<u32>,
     pub codes: BTreeMap<u32, u32>,
     /// Retention removed it from what a scan shows.
     pub gone: bool,
@@ -81,6 +84,10 @@ pub struct Inner {
     pub members: Vec<MemberSim>,
     /// Every version of the one slot, oldest first; the version is the index.
     pub slot: Vec<VersionedRow>,
+    /// The same of the facade's binding row.
+    pub binding: Vec<VersionedRow>,
+    /// J-3: what the members' process lists say.
+    pub running: Option<bool>,
     pub queue: Vec<Entry>,
     pub now: Now,
     pub tick_ms: u64,
@@ -125,6 +132,8 @@ impl World {
         Self(Arc::new(Mutex::new(Inner {
             members: (1..=members).map(member).collect(),
             slot: Vec::new(),
+            binding: Vec::new(),
+            running: Some(false),
             queue: Vec::new(),
             now: build::now(1_000),
             tick_ms: 1,
@@ -205,10 +214,12 @@ impl Inner {
 
     /// Keeper's part of a mutation: conditional, atomic, acknowledged even when nothing matched.
     pub fn apply(&mut self, mutation: &Mutation) -> MutationOutcome {
-        let latest = self.slot.last();
+        let (Mutation::Insert(row) | Mutation::Update { row, .. }) = mutation;
+        let rows = if row.target_key == BINDING_KEY { &mut self.binding } else { &mut self.slot };
+        let latest = rows.last();
         match mutation {
             Mutation::Insert(row) if latest.is_none() => {
-                self.slot.push(VersionedRow { row: row.clone(), version: 0 });
+                rows.push(VersionedRow { row: row.clone(), version: 0 });
                 MutationOutcome::Acknowledged
             }
             Mutation::Insert(_) => MutationOutcome::Conflict,
@@ -221,8 +232,8 @@ impl Inner {
                         && now.row.phase == expected.phase
                 });
                 if matches {
-                    let version = self.slot.len() as u64;
-                    self.slot.push(VersionedRow { row: row.clone(), version });
+                    let version = rows.len() as u64;
+                    rows.push(VersionedRow { row: row.clone(), version });
                 }
                 MutationOutcome::Acknowledged
             }
@@ -252,6 +263,7 @@ impl Inner {
             name,
             token: token.to_owned(),
             statement: statement.clone(),
+            hosts: self.members.iter().map(|m| m.number).collect(),
             codes: BTreeMap::new(),
             gone: self.invisible,
         };
@@ -273,7 +285,8 @@ impl Inner {
 
     /// One member executes one entry, once.
     pub fn execute(&mut self, entry: usize, number: u32) {
-        if self.queue[entry].codes.contains_key(&number) {
+        let queued = &self.queue[entry];
+        if queued.codes.contains_key(&number) || !queued.hosts.contains(&number) {
             return;
         }
         let code = self.run(entry, number);
@@ -303,14 +316,14 @@ impl Inner {
         let entries = self.queue.iter().filter(|e| !e.gone && tokens.contains(&e.token.as_str()));
         entries
             .flat_map(|entry| {
-                self.members.iter().map(|member| {
-                    let code = entry.codes.get(&member.number).copied();
+                entry.hosts.iter().map(|number| {
+                    let code = entry.codes.get(number).copied();
                     QueueRow {
                         entry: entry.name.clone(),
                         token: entry.token.clone(),
                         cluster: entry.statement.cluster.clone(),
                         query: build::render(&entry.statement),
-                        host: Some(format!("h{}", member.number)),
+                        host: Some(format!("h{number}")),
                         port: Some(9000),
                         status: Some(if code.is_some() { "Finished" } else { "Inactive" }.into()),
                         exception_code: code.map(i64::from),
