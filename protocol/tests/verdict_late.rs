@@ -4,7 +4,6 @@
 mod support;
 
 use publication_protocol::phase::Phase;
-use publication_protocol::sqltext::Statement;
 use publication_protocol::verdict::Decision;
 use support::build::{CANDIDATE, NEW, OLD, TARGET, intent};
 use support::verdicts::{
