@@ -5,17 +5,15 @@ mod support;
 
 use publication_protocol::canonical::Digest;
 use publication_protocol::code::ErrorCode;
-use publication_protocol::evidence::{queue_digest, tokens};
 use publication_protocol::generation::{NotAGeneration, TableFact};
-use publication_protocol::identity::Action;
 use publication_protocol::phase::Phase;
 use publication_protocol::ports::{MembersAnswer, ReadFailure};
 use publication_protocol::queue::{ExceptionText, QueueRow};
 use publication_protocol::record::{Record, Slot};
 use publication_protocol::verdict::{Afresh, Decision, Verdict, judge};
 use support::build::{
-    ALIEN, CANDIDATE, NEW, OLD, REPRINTED, RETIRED, TARGET, answer, dispatched, inventory, now, prepared,
-    queue_row, record_in, server,
+    ALIEN, CANDIDATE, NEW, OLD, REPRINTED, RETIRED, TARGET, answer, inventory, now, queue_row, record_in,
+    server,
 };
 
 /// Two members with this target; every other name is absent.
