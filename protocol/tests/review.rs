@@ -3,15 +3,18 @@
 
 mod support;
 
+use publication_protocol::admission::{Finding, Severity};
 use publication_protocol::authority::Mutation;
 use publication_protocol::driver::{Call, Driver, Input, Memory, Report, Standing, Tick, review};
 use publication_protocol::intent::Intent;
 use publication_protocol::phase::Phase;
 use publication_protocol::ports::{AuthorityRead, MembersAnswer, ReadFailure};
+use publication_protocol::preflight::{Policy, PreflightAnswer};
 use publication_protocol::record::{Ending, Recent, Record, VersionedRow};
 use support::build::{
     CANDIDATE, TARGET, admissible, intent, intent_of, names, now, random, record_in, server,
 };
+use support::facts::unobstructed;
 
 /// What a pass comes to by reading alone.
 enum First {
@@ -23,7 +26,13 @@ enum First {
     Observes,
 }
 
-fn first(intent: &Intent, read: &AuthorityRead, gone: Option<bool>, members: &MembersAnswer) -> First {
+fn first(
+    intent: &Intent,
+    read: &AuthorityRead,
+    gone: Option<bool>,
+    members: &MembersAnswer,
+    preflight: &PreflightAnswer,
+) -> First {
     let mut driver = Driver::new(intent.clone(), Memory::default());
     let mut input = Input::Begin;
     loop {
@@ -31,6 +40,7 @@ fn first(intent: &Intent, read: &AuthorityRead, gone: Option<bool>, members: &Me
         input = match driver.next(input, &tick) {
             Call::ReadSlot(_) => Input::Slot(read.clone()),
             Call::Members(_) => Input::Members(members.clone()),
+            Call::Preflight(_) => Input::Preflight(preflight.clone()),
             Call::OwnerGone(_) => Input::OwnerGone(gone),
             Call::Mutate(_, Mutation::Insert(row) | Mutation::Update { row, .. }) => {
                 return if row.phase == Phase::Prepared.as_str() { First::Takes } else { First::Observes };
@@ -96,17 +106,34 @@ fn members() -> Vec<MembersAnswer> {
     vec![admissible(2), missing, unhealthy, counts, silent, absent_target]
 }
 
-// proves: B-7, B-8, C-8, C-9, C-10, C-11, C-13, H-2
+/// With what preflight answers: mostly nothing in the way.
+fn seen() -> Vec<(MembersAnswer, PreflightAnswer)> {
+    let with = |target: bool| move |answer: MembersAnswer| (answer, unobstructed(2, target));
+    let mut members = members();
+    let absent_target = members.pop();
+    let mut seen: Vec<_> = members.into_iter().map(with(true)).collect();
+    seen.extend(absent_target.map(with(false)));
+    let mut depended_on = unobstructed(2, true);
+    depended_on.members[0].policies.push(Policy { name: "p".into(), table: TARGET.into() });
+    let mut warned = unobstructed(2, true);
+    warned.members[1].server_version = "25.9".into();
+    let silent = PreflightAnswer { members: vec![], ..unobstructed(2, true) };
+    seen.extend([depended_on, warned, silent].map(|facts| (admissible(2), facts)));
+    seen
+}
+
+// proves: B-7, B-8, B-9, C-8, C-9, C-10, C-11, C-13, H-2
 #[test]
 fn a_review_says_what_a_pass_does() {
     let mut taken = 0;
     for intent in [intent(), intent_of("uid-2", names())] {
         for read in slots() {
             for gone in [None, Some(false), Some(true)] {
-                for answer in members() {
-                    let shown = review(&intent, &read, gone, &answer);
-                    let clear = shown.standing == Standing::Free && shown.findings.is_empty();
-                    match first(&intent, &read, gone, &answer) {
+                for (answer, facts) in seen() {
+                    let shown = review(&intent, &read, gone, &answer, Some(&facts));
+                    let stands = |f: &Finding| f.severity > Severity::Warn;
+                    let clear = shown.standing == Standing::Free && !shown.findings.iter().any(stands);
+                    match first(&intent, &read, gone, &answer, &facts) {
                         First::Takes => {
                             assert!(clear && shown.bound.is_some(), "{shown:?}");
                             taken += 1;
@@ -134,7 +161,7 @@ fn a_review_gives_all_findings_at_once() {
     let held = slot(Some(&record_in(Phase::InProgress, 2)));
     let mut answer = admissible(2);
     answer.members[1].tables.insert(CANDIDATE.into(), publication_protocol::generation::TableFact::Absent);
-    let shown = review(&intent_of("uid-2", names()), &held, None, &answer);
+    let shown = review(&intent_of("uid-2", names()), &held, None, &answer, None);
     let rules: Vec<&str> = shown.findings.iter().map(|f| f.rule).collect();
     assert_eq!((shown.standing, rules), (Standing::Held, vec!["B-7", "C-8"]));
     assert_eq!(shown.findings[0].code.as_str(), "CANDIDATE_INVALID");

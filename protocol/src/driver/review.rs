@@ -9,6 +9,7 @@ use crate::identity::{Names, Random};
 use crate::intent::Intent;
 use crate::phase::Phase;
 use crate::ports::{AuthorityRead, MemberAnswer, MembersAnswer, MembersAsk, Scope};
+use crate::preflight::{self, PreflightAnswer};
 use crate::record::{Ending, Slot};
 
 /// Whether the slot is there to be taken.
@@ -35,7 +36,7 @@ pub struct Review {
     pub standing: Standing,
     /// What PREPARED would bind.
     pub bound: Option<Bound>,
-    /// Everything that stands against the operation, worst first.
+    /// Everything that was found, worst first; [`crate::admission::Severity::Warn`] stands against nothing.
     pub findings: Vec<Finding>,
 }
 
@@ -52,11 +53,13 @@ pub fn admission_ask(names: &Names) -> MembersAsk {
 }
 
 /// Judges everything; a pass stops at the first thing that stands against it. `owner_gone`: C-11, of the slot's owner.
+/// `preflight`: once it is known what would be bound, see [`preflight::ask`].
 pub fn review(
     intent: &Intent,
     read: &AuthorityRead,
     owner_gone: Option<bool>,
     answer: &MembersAnswer,
+    preflight: Option<&PreflightAnswer>,
 ) -> Review {
     let mut findings = Vec::new();
     let (slot, standing) = match judge(intent, read, 0) {
@@ -84,6 +87,9 @@ pub fn review(
             None
         }
     };
+    if let (Some(bound), Some(answer)) = (&bound, preflight) {
+        findings.extend(preflight::judge(&intent.names, &intent.accepted_dependents, bound, answer));
+    }
     if standing == Standing::Free {
         findings.extend(refused(intent, slot.as_ref(), bound.clone()));
     }
