@@ -305,16 +305,10 @@ impl<'a> Judge<'a> {
                 self.findings.push(Finding::wait(ErrorCode::CandidateNotConverged, "B-8", message));
             }
             let Some(health) = &answer.health else { continue };
-            // K08: too few may still come; one too many is somebody else's.
-            if health.total_replicas > expected {
-                let found = health.total_replicas;
-                let message = format!(
-                    "candidate: {found} replicas in Keeper by {member}, the cluster has {expected}; remove what is no member"
-                );
-                self.findings.push(Finding::block(ErrorCode::CandidateInvalid, "B-7", message));
-                continue;
-            }
-            if let Some(field) = unhealthy(health, expected) {
+            // K08: too few may still come. One too many is somebody else's, which no waiting mends: preflight says
+            // whose, D-1 looks again.
+            let replicas = expected.max(health.total_replicas);
+            if let Some(field) = unhealthy(health, replicas) {
                 let message = format!("candidate: {field} on {member}");
                 self.findings.push(Finding::wait(ErrorCode::CandidateNotConverged, "B-8", message));
             }
@@ -409,8 +403,18 @@ pub fn revalidate(
         Ok(bound) if bound.desired != p.desired => {
             changed("D-1", "candidate: is no longer the generation that PREPARED bound")
         }
-        Ok(_) => Revalidation::Holds,
+        Ok(bound) => extra_replica(bound.inventory.members.len(), answer)
+            .map_or(Revalidation::Holds, Revalidation::Changed),
     }
+}
+
+/// K08.
+fn extra_replica(members: usize, answer: &MembersAnswer) -> Option<Finding> {
+    let found = answer.members.iter().filter_map(|m| m.health.as_ref()).map(|h| h.total_replicas).max()?;
+    (found > members as u64).then(|| {
+        let message = format!("candidate: {found} replicas in Keeper, the cluster has {members}");
+        Finding::wait(ErrorCode::CandidateInvalid, "D-1", message)
+    })
 }
 
 fn changed(rule: &'static str, message: &str) -> Revalidation {

@@ -85,14 +85,14 @@ pub enum InventoryError {
     )]
     InternalReplication,
     /// A server's view differs from the others'.
-    #[error("server {0} sees another system.clusters than the others (B-1)")]
+    #[error("{0} sees another system.clusters than the others (B-1)")]
     ViewsDiffer(String),
     /// A server knows itself not at all, or as several rows: it would never pick up its queue entry (K07).
     #[error(
-        "server {server} takes {count} rows of the cluster for itself, one expected (B-1); check is_local, host names and ports"
+        "{server} takes {count} rows of the cluster for itself, one expected (B-1); check is_local, host names and ports"
     )]
     NotExactlyOneLocal {
-        /// Its UUID.
+        /// Which, as far as the views tell.
         server: String,
         /// How many rows.
         count: usize,
@@ -143,7 +143,7 @@ impl Inventory {
             return Err(InventoryError::UnknownCluster(cluster.to_owned()));
         };
         if let Some((server, _)) = by_server.iter().find(|(_, other)| *other != rows) {
-            return Err(InventoryError::ViewsDiffer(server.to_string()));
+            return Err(InventoryError::ViewsDiffer(who(views, server)));
         }
         check_shape(rows, declared_internal_replication)?;
         if by_server.len() != rows.len() {
@@ -157,7 +157,7 @@ impl Inventory {
         for view in views {
             let local: Vec<&ClusterRow> = view.rows.iter().filter(|row| row.is_local).collect();
             let [own] = local.as_slice() else {
-                let server = view.server_uuid.to_string();
+                let server = who(views, &view.server_uuid);
                 return Err(InventoryError::NotExactlyOneLocal { server, count: local.len() });
             };
             let member = Member {
@@ -200,6 +200,30 @@ impl Inventory {
     pub fn by_endpoint(&self, host: &str, port: u16) -> Option<&Member> {
         self.members.iter().find(|m| m.host == host && m.port == port)
     }
+}
+
+/// A server for people: by the row that is its own, or that nobody else takes for itself; and by its UUID.
+fn who(views: &[MemberView], server: &ServerUuid) -> String {
+    let own = |view: &MemberView| -> Vec<(u32, String, u16)> {
+        let local = view.rows.iter().filter(|row| row.is_local);
+        local.map(|row| (row.replica, row.host.clone(), row.port)).collect()
+    };
+    let (its, others): (Vec<&MemberView>, Vec<&MemberView>) =
+        views.iter().partition(|view| view.server_uuid == *server);
+    let local: Vec<_> = its.iter().flat_map(|view| own(view)).collect();
+    let taken: BTreeSet<_> = others.iter().flat_map(|view| own(view)).collect();
+    let rows = views.iter().flat_map(|view| &view.rows);
+    let left: BTreeSet<_> =
+        rows.map(|r| (r.replica, r.host.clone(), r.port)).filter(|row| !taken.contains(row)).collect();
+    let named = match (local.as_slice(), left.first()) {
+        ([row], _) => Some(row),
+        (_, Some(row)) if left.len() == 1 => Some(row),
+        _ => None,
+    };
+    named.map_or_else(
+        || format!("server {server}"),
+        |(replica, host, port)| format!("replica {replica} ({host}:{port}, server {server})"),
+    )
 }
 
 /// Sorted, duplicates kept: a replica listed twice must be seen.

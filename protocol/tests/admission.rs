@@ -118,7 +118,7 @@ fn wrong_topologies_k07_k08() {
         |a| a.members[1].view[1].is_local = false,
         IncompleteInventory,
         "B-2",
-        &["000000000002", "is_local"],
+        &["replica 2 (h2:9000", "000000000002", "is_local"],
     );
     block(|a| a.members[1].view[0].is_local = true, IncompleteInventory, "B-2", &["000000000002", "2 rows"]);
     let twice: Change = |a| {
@@ -290,12 +290,21 @@ fn every_field_of_an_unhealthy_candidate_is_named_k25() {
     }
 }
 
-// proves: B-7, K08
+// proves: D-1, K08
 #[test]
-fn a_replica_outside_of_the_cluster_is_refused_and_not_waited_for() {
-    let extra = found(|a| a.members[1].health.as_mut().expect("health").total_replicas = 3);
-    assert_eq!((extra.code, extra.severity), (ErrorCode::CandidateInvalid, Severity::Block));
-    assert!(extra.message.contains("3 replicas in Keeper by replica 2 (h2:9000), the cluster has 2"));
+fn a_replica_outside_of_the_cluster_is_preflights_matter_and_releases_at_d1() {
+    let extra: Change = |a| {
+        let health = a.members[1].health.as_mut().expect("health");
+        (health.total_replicas, health.active_replicas) = (3, 3);
+    };
+    assert!(judged(extra).is_ok());
+    let mut answer = admissible(2);
+    extra(&mut answer);
+    let Revalidation::Changed(finding) = revalidate(&record_in(Phase::Prepared, 2), false, &answer) else {
+        panic!("not released")
+    };
+    assert_eq!(finding.code, ErrorCode::CandidateInvalid);
+    assert!(finding.message.contains("3 replicas in Keeper, the cluster has 2"));
 }
 
 // proves: B-8

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use futures::future::try_join_all;
 
 pub use member::{Member, query};
-pub use spec::{CLUSTER, ClusterSpec, Lane, MemberSpec, PUBLISHER, User};
+pub use spec::{CLUSTER, ClusterSpec, Lane, MemberSpec, OTHER_CLUSTER, PUBLISHER, User};
 pub use tables::{COLUMNS, ORDER_BY};
 
 use crate::error::{Context, Error, Result};

@@ -12,6 +12,8 @@ use crate::keeper::{DDL_QUEUE, KEEPER_MAP_PREFIX};
 use crate::ports;
 
 pub const CLUSTER: &str = "main";
+/// A second name for the same servers.
+pub const OTHER_CLUSTER: &str = "again";
 /// The operator's user. The harness has its own, so that rotating this one leaves the tests in.
 pub const PUBLISHER: &str = "publisher";
 pub(crate) const HARNESS: &str = "harness";
@@ -94,13 +96,14 @@ impl ClusterSpec {
             })
         };
         let user = |password: String| User { password };
+        let members = (0..members).map(member).collect::<Result<Vec<_>>>()?;
         Ok(Self {
             cluster: CLUSTER.to_owned(),
-            extra_clusters: BTreeMap::new(),
+            extra_clusters: BTreeMap::from([(OTHER_CLUSTER.to_owned(), same_members(&members))]),
             zookeeper,
             keeper_map_prefix: KEEPER_MAP_PREFIX.to_owned(),
             ddl_queue: DDL_QUEUE.to_owned(),
-            members: (0..members).map(member).collect::<Result<_>>()?,
+            members,
             users: BTreeMap::from([
                 (PUBLISHER.to_owned(), user(Uuid::new_v4().to_string())),
                 (HARNESS.to_owned(), user(HARNESS_PASSWORD.to_owned())),
@@ -108,4 +111,12 @@ impl ClusterSpec {
             internal_replication: true,
         })
     }
+}
+
+fn same_members(members: &[MemberSpec]) -> serde_json::Value {
+    let endpoint = |m: &MemberSpec| serde_json::json!({"shard": m.shard, "replica": m.replica, "host": m.host, "port": m.tcp_port});
+    serde_json::json!({
+        "internal_replication": true,
+        "endpoints": members.iter().map(endpoint).collect::<Vec<_>>(),
+    })
 }
