@@ -233,7 +233,7 @@ impl Stage {
     }
 
     /// Passes over publications so far, of all operators.
-    async fn passes(&self) -> Result<u64> {
+    pub async fn passes(&self) -> Result<u64> {
         let mut sum = 0;
         for operator in &self.env.operators {
             let text = operator.metrics().await?;

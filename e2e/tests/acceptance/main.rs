@@ -4,8 +4,10 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // the whole target is tests
 
 mod answers;
+mod api;
 mod basics;
 mod drift;
+mod errors;
 mod faults;
 mod late;
 mod lifecycle;
@@ -37,6 +39,8 @@ fn main() {
         late::CASES,
         operators::CASES,
         lifecycle::CASES,
+        errors::CASES,
+        api::CASES,
     ];
     let trials = topics
         .iter()
