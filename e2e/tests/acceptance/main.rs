@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // the whole target is tests
 
+mod admission;
 mod answers;
 mod api;
 mod basics;
@@ -39,6 +40,7 @@ fn main() {
         late::CASES,
         operators::CASES,
         lifecycle::CASES,
+        admission::CASES,
         errors::CASES,
         api::CASES,
     ];
