@@ -1,6 +1,11 @@
 //! The command line.
 
 pub mod crds;
+pub mod explain;
+pub mod output;
+pub mod pages;
+pub mod plan;
+pub mod status;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use std::net::SocketAddr;
@@ -32,6 +37,13 @@ enum Command {
         #[arg(long)]
         out: Option<PathBuf>,
     },
+    /// Say whether a publication would be admitted, and which statements would run. Writes nothing.
+    #[command(after_help = "Exit code: 0 admissible, 1 blocked, 2 waiting, 3 could not tell.")]
+    Plan(plan::Args),
+    /// Show what a publication's status says of each replica; ClickHouse is not asked.
+    Status(status::Args),
+    /// Print the page of an error code, offline; all codes without one.
+    Explain(explain::Args),
 }
 
 /// Format of the log.
@@ -48,6 +60,9 @@ pub fn main(cli: Cli) -> ExitCode {
     let result = match cli.command {
         Command::Run { listen, log_format } => run(listen, log_format),
         Command::Crds { out } => print_crds(out),
+        Command::Plan(args) => return plan::main(&args),
+        Command::Status(args) => return status::main(&args),
+        Command::Explain(args) => return explain::main(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,0 +1,88 @@
+//! The status for people.
+
+use super::view::{ConditionView, View};
+use crate::api::{ReplicaStatus, StatementStatus};
+use crate::cli::output::{columns, wrapped};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+const WIDTH: usize = 110;
+
+/// The whole screen.
+pub fn table(view: &View) -> String {
+    let mut out = format!("{}: {} becomes {}\n", view.publication, view.candidate, view.target);
+    out.push_str(&columns("  ", &heading(view)));
+    if !view.replicas.is_empty() {
+        let committed = view.replicas_committed.as_deref().unwrap_or("-");
+        out.push_str(&format!("\nReplicas ({committed} published)\n"));
+        out.push_str(&columns("  ", &replica_rows(&view.replicas)));
+    }
+    if let Some(error) = &view.error {
+        out.push_str(&format!("\n{}\n", error.code));
+        out.push_str(&wrapped("  ", &error.message, WIDTH));
+        if let Some(remedy) = &error.remedy {
+            out.push_str(&wrapped("  ", &format!("-> {remedy}"), WIDTH));
+            out.push_str(&format!("  More: publication-operator explain {}\n", error.code));
+        }
+    }
+    if !view.conditions.is_empty() {
+        out.push_str("\nConditions\n");
+        out.push_str(&columns("  ", &condition_rows(&view.conditions)));
+    }
+    out
+}
+
+fn heading(view: &View) -> Vec<[String; 2]> {
+    let statement = |statement: &StatementStatus| {
+        let entry = statement.entry.as_deref().unwrap_or("no entry bound");
+        let result = statement.result.as_deref().unwrap_or("-");
+        format!("{entry}  {result}")
+    };
+    let classification = view.classification.as_ref().map(|class| match &view.cause {
+        Some(cause) => format!("{class} ({cause})"),
+        None => class.clone(),
+    });
+    let outcome = view.outcome.map_or_else(|| "-".to_owned(), |outcome| format!("{outcome:?}"));
+    let rows = [
+        ("outcome", Some(outcome)),
+        ("phase", Some(view.phase.clone().unwrap_or_else(|| no_phase(view)))),
+        ("classification", classification),
+        ("publication", view.publication_statement.as_ref().map(statement)),
+        ("cleanup", view.cleanup_statement.as_ref().map(statement)),
+        ("operation", view.operation.clone()),
+        ("evidence", view.evidence_digest.clone()),
+        ("started", time(view.started.as_ref())),
+        ("dispatched", time(view.dispatched.as_ref())),
+        ("completed", time(view.completed.as_ref())),
+    ];
+    rows.into_iter().filter_map(|(name, value)| Some([name.to_owned(), value?])).collect()
+}
+
+fn no_phase(view: &View) -> String {
+    let unseen = view.started.is_none() && view.conditions.is_empty();
+    if unseen { "not seen by the operator yet" } else { "none: it holds no slot" }.to_owned()
+}
+
+fn time(time: Option<&Time>) -> Option<String> {
+    time.map(|time| time.0.to_string())
+}
+
+fn replica_rows(replicas: &[ReplicaStatus]) -> Vec<[String; 6]> {
+    let heading = ["REPLICA", "HOST", "STATE", "STATEMENT", "CODE", "MESSAGE"];
+    let row = |replica: &ReplicaStatus| {
+        [
+            replica.replica.to_string(),
+            format!("{}:{}", replica.host, replica.port),
+            replica.state.clone(),
+            replica.statement.clone().unwrap_or_else(|| "-".to_owned()),
+            replica.exception_code.map_or_else(|| "-".to_owned(), |code| code.to_string()),
+            replica.message.clone().unwrap_or_default(),
+        ]
+    };
+    std::iter::once(heading.map(str::to_owned)).chain(replicas.iter().map(row)).collect()
+}
+
+fn condition_rows(conditions: &[ConditionView]) -> Vec<[String; 4]> {
+    let heading = ["TYPE", "STATUS", "REASON", "MESSAGE"];
+    let row = |c: &ConditionView| [c.kind.clone(), c.status.clone(), c.reason.clone(), c.message.clone()];
+    std::iter::once(heading.map(str::to_owned)).chain(conditions.iter().map(row)).collect()
+}
