@@ -47,16 +47,20 @@ where
 {
     let end = Instant::now() + within;
     let mut interval = INTERVAL_MIN;
+    let mut last = "a look that did not come back".to_owned();
     loop {
-        let last = match timeout(LOOK_MAX.min(end.saturating_duration_since(Instant::now())), look()).await {
+        let rest = end.saturating_duration_since(Instant::now());
+        match timeout(LOOK_MAX.min(rest), look()).await {
             Ok(Ok(seen)) => match seen.into() {
                 Seen::Done(found) => return Ok(found),
-                Seen::NotYet(state) => state,
+                Seen::NotYet(state) => last = state,
             },
             Ok(Err(e)) if e.is_final() => return Err(e),
-            Ok(Err(e)) => format!("error: {e}"),
-            Err(_) => "a look that did not come back".to_owned(),
-        };
+            Ok(Err(e)) => last = format!("error: {e}"),
+            // Cut by the end of the wait: what the look before it saw says more.
+            Err(_) if rest < LOOK_MAX => {}
+            Err(_) => last = "a look that did not come back".to_owned(),
+        }
         if Instant::now() + interval >= end {
             return Err(Error::Timeout { what: what.to_owned(), within, last });
         }

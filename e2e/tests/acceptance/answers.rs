@@ -4,7 +4,6 @@ use crate::Case;
 use crate::looks::{Generations, text, truth};
 use crate::stage::{SOON, SPACE, Stage, expect};
 use publication_e2e::evidence::{authority_mutations, check_one_shot};
-use publication_e2e::poll::{Seen, eventually};
 use publication_e2e::proxy::{Fault, Installed, Outcome, StatementKind};
 use publication_e2e::{Error, Result};
 use std::collections::BTreeSet;
@@ -86,11 +85,7 @@ async fn exchange_cut_before_sent(s: &mut Stage) -> Result<()> {
         Err(Error::Timeout { .. }) => {}
         other => return Err(Error::other("stalled within the visibility wait", format!("{other:?}"))),
     }
-    eventually(SOON, "Blocked after the visibility wait", || async {
-        let object = s.env.publication(SPACE, &s.name()).await?;
-        Ok(Seen::when(object["status"]["outcome"] == "Blocked", &object["status"]))
-    })
-    .await?;
+    s.nudged_until("Blocked", SOON, |o| o["status"]["outcome"] == "Blocked").await?;
     let object = s.blocked("OUTCOME_UNKNOWN").await?;
     expect("cause", &text(&object["status"]["cause"]), &"EntryNotFound")?;
     nothing_arrived(s, &generations).await

@@ -64,24 +64,8 @@ async fn retire_arrives_late(s: &mut Stage) -> Result<()> {
     s.tables(true, 5).await?;
     let generations = s.generations().await?;
     let (rule, begun) = held_back(s, StatementKind::Rename).await?;
-    let mut nudged = Instant::now();
-    let object = eventually(MISSING + SOON, "Succeeded", || {
-        // Its own backoff has grown long by now.
-        let nudge = nudged.elapsed() > Duration::from_secs(5);
-        if nudge {
-            nudged = Instant::now();
-        }
-        let s = &*s;
-        async move {
-            if nudge {
-                s.nudge().await?;
-            }
-            let object = s.env.publication(SPACE, &s.name()).await?;
-            let done = object["status"]["outcome"] == "Succeeded";
-            Ok(if done { Seen::Done(object) } else { Seen::not_yet(&object["status"]) })
-        }
-    })
-    .await?;
+    let succeeded = |o: &serde_json::Value| o["status"]["outcome"] == "Succeeded";
+    let object = s.nudged_until("Succeeded", MISSING + SOON, succeeded).await?;
     expect("waited for the first retire", &(begun.elapsed() >= MISSING), &true)?;
     expect("epochs", &object["status"]["dispatchEpoch"], &serde_json::json!(4))?;
     s.published(5).await?;

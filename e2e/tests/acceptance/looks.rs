@@ -13,10 +13,13 @@ use publication_e2e::{Error, Result};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use uuid::Uuid;
 
 pub const TARGET: &str = "orders";
+const NUDGE_EVERY: Duration = Duration::from_secs(3);
 pub const CANDIDATE: &str = "orders__pub_1";
 
 /// The two generations of a case, as they were before anything was published.
@@ -204,6 +207,33 @@ impl Stage {
     pub async fn nudge(&self) -> Result<()> {
         let patch = json!({"metadata": {"annotations": {"e2e/poke": Uuid::new_v4().to_string()}}});
         self.env.control_plane.merge_patch(Kind::Publication, SPACE, &self.name(), &patch).await
+    }
+
+    /// Waits until the object is as wanted, and nudges it every few seconds: the operator's own backoff may be long.
+    pub async fn nudged_until(
+        &self,
+        what: &str,
+        within: Duration,
+        is: impl Fn(&Value) -> bool + Send + Sync,
+    ) -> Result<Value> {
+        let nudged = Mutex::new(Instant::now());
+        let due = || {
+            let mut nudged = nudged.lock().unwrap_or_else(PoisonError::into_inner);
+            let due = nudged.elapsed() > NUDGE_EVERY;
+            if due {
+                *nudged = Instant::now();
+            }
+            due
+        };
+        eventually(within, what, || async {
+            if due() {
+                self.nudge().await?;
+            }
+            let object = self.env.publication(SPACE, &self.name()).await?;
+            Ok(if is(&object) { Seen::Done(object) } else { Seen::not_yet(&object["status"]) })
+        })
+        .await
+        .map_err(|e| self.env.explain(&e))
     }
 
     /// The EXCHANGE has an end on every member; the operator need not wait for its next look.
