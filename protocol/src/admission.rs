@@ -285,7 +285,16 @@ impl<'a> Judge<'a> {
         }
         let first = facts.first().and_then(|(_, fact)| fact.identity())?;
         if let Some((member, _)) = facts.iter().find(|(_, fact)| fact.identity() != Some(first)) {
-            let message = format!("{field}: {name} is another generation on {member} than on {}", facts[0].0);
+            // K27: who has what is said, for a person who has to put it right.
+            let each: Vec<String> = facts
+                .iter()
+                .filter_map(|(member, fact)| Some(format!("{} on {member}", fact.identity()?.uuid)))
+                .collect();
+            let message = format!(
+                "{field}: {name} is another generation on {member} than on {}: {}",
+                facts[0].0,
+                each.join(", ")
+            );
             self.findings.push(Finding::block(code, "B-7", message));
             return None;
         }

@@ -140,6 +140,15 @@ const WRONG_KINDS: &[Refusal] = &[
         "TARGET_INVALID",
         &["target: orders is missing", "replica 1"],
     ),
+    // K27: another tool stopped half-way.
+    refusal(
+        OnSecond(&[
+            "RENAME TABLE {db}.orders TO {db}.orders__dbt_backup",
+            "CREATE TABLE {db}.orders UUID '{own}' (id UInt64, value String) ENGINE = ReplicatedMergeTree('/clickhouse/tables/{uuid}/{shard}', '{replica}') ORDER BY id",
+        ]),
+        "TARGET_INVALID",
+        &["target: orders is another generation on replica 2", "{own} on replica 2"],
+    ),
     no_candidate(Everywhere(&[]), "CANDIDATE_INVALID", &["candidate: orders__pub_1 is missing", "replica 1"]),
     no_candidate(
         Everywhere(&[
