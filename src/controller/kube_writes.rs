@@ -1,4 +1,7 @@
 //! Writes to our own objects. Each may be repeated or lost without harm: none decides anything.
+//!
+//! A publication's status is written over the object as it was read and over nothing newer: a worker that lags behind
+//! must not take back the witness of another one (C-14), nor call an operation failed that was dispatched meanwhile.
 
 use crate::api::FINALIZER;
 use kube::api::{Patch, PatchParams};
@@ -7,8 +10,27 @@ use kube::{Api, Client, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
+use std::sync::{Arc, Mutex, PoisonError};
 
 const MANAGER: &str = "publication-operator";
+
+/// Version of an object as a pass has read it, or written it last.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Version(Arc<Mutex<Option<String>>>);
+
+impl Version {
+    pub(super) fn of<K: Resource>(object: &K) -> Self {
+        Self(Arc::new(Mutex::new(object.resource_version())))
+    }
+
+    fn get(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, version: Option<String>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = version;
+    }
+}
 
 /// Server-side apply of a whole status: fields that are no longer said disappear.
 pub(super) async fn apply_status<K, S>(client: &Client, object: &K, status: &S) -> kube::Result<()>
@@ -19,16 +41,55 @@ where
         + std::fmt::Debug,
     S: Serialize,
 {
+    write_status(client, object, status, None).await.map(drop)
+}
+
+/// The same over this version only; a conflict means that there is something newer to look at.
+pub(super) async fn apply_status_over<K, S>(
+    client: &Client,
+    object: &K,
+    status: &S,
+    version: &Version,
+) -> kube::Result<()>
+where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+        + Clone
+        + DeserializeOwned
+        + std::fmt::Debug,
+    S: Serialize,
+{
+    let written = write_status(client, object, status, version.get()).await?;
+    version.set(written);
+    Ok(())
+}
+
+async fn write_status<K, S>(
+    client: &Client,
+    object: &K,
+    status: &S,
+    over: Option<String>,
+) -> kube::Result<Option<String>>
+where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+        + Clone
+        + DeserializeOwned
+        + std::fmt::Debug,
+    S: Serialize,
+{
     let api: Api<K> = Api::namespaced(client.clone(), &object.namespace().unwrap_or_default());
-    let patch = json!({
+    let mut patch = json!({
         "apiVersion": K::api_version(&()),
         "kind": K::kind(&()),
         // The UID makes a write to a successor of the same name fail.
         "metadata": {"name": object.name_any(), "uid": object.uid()},
         "status": status,
     });
-    api.patch_status(&object.name_any(), &PatchParams::apply(MANAGER).force(), &Patch::Apply(&patch)).await?;
-    Ok(())
+    if let Some(version) = over {
+        patch["metadata"]["resourceVersion"] = version.into();
+    }
+    let params = PatchParams::apply(MANAGER).force();
+    let written = api.patch_status(&object.name_any(), &params, &Patch::Apply(&patch)).await?;
+    Ok(written.resource_version())
 }
 
 /// Whether our finalizer is there.

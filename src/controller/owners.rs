@@ -1,6 +1,6 @@
 //! What the protocol asks of Kubernetes: the witness (C-14) and whether an owner is gone (C-11).
 
-use super::kube_writes::apply_status;
+use super::kube_writes::{Version, apply_status_over};
 use super::status;
 use crate::api::ClusterPublication;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -16,6 +16,7 @@ pub(super) struct ObjectOwners {
     pub(super) client: Client,
     pub(super) object: Arc<ClusterPublication>,
     pub(super) operation: String,
+    pub(super) version: Version,
     pub(super) now: fn() -> Time,
 }
 
@@ -24,7 +25,7 @@ impl Owners for ObjectOwners {
         let old = self.object.status.clone().unwrap_or_default();
         let facts = (self.object.metadata.generation, self.operation.as_str(), root, version);
         let shown = status::witness(&old, facts, &(self.now)());
-        match apply_status(&self.client, self.object.as_ref(), &shown).await {
+        match apply_status_over(&self.client, self.object.as_ref(), &shown, &self.version).await {
             Ok(()) => true,
             Err(error) => {
                 tracing::warn!(name = self.object.name_any(), error = %error, "the witness could not be written");

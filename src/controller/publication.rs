@@ -3,7 +3,7 @@
 use super::context::{Context, Remembered, kube_now};
 use super::credentials::connect;
 use super::environment::{System, now};
-use super::kube_writes::{Finalizer, apply_status, has_finalizer, set_finalizer};
+use super::kube_writes::{Finalizer, Version, apply_status_over, has_finalizer, set_finalizer};
 use super::owners::ObjectOwners;
 use super::{events, resolve, status};
 use crate::api::{ClusterPublication, PublicationCluster};
@@ -28,6 +28,7 @@ use std::time::Duration;
 struct Resolved {
     operation: Option<String>,
     root: Option<RootId>,
+    version: Version,
 }
 
 /// Reconciles one object.
@@ -68,10 +69,10 @@ async fn retire(object: &ClusterPublication, ctx: &Context, how: Finalizer) -> k
 
 /// Resolves, connects, and runs one pass of the protocol.
 async fn observe(object: &Arc<ClusterPublication>, ctx: &Arc<Context>) -> (Resolved, Report, u64) {
-    let mut resolved = Resolved::default();
+    let mut resolved = Resolved { version: Version::of(object.as_ref()), ..Resolved::default() };
     match prepare(object, ctx, &mut resolved).await {
         Ok((cluster, intent)) => {
-            let (report, scans) = run(object, ctx, &cluster, intent).await;
+            let (report, scans) = run(object, ctx, &cluster, intent, &resolved.version).await;
             (resolved, report, scans)
         }
         Err(finding) => (resolved, refused(object, ctx, finding), 0),
@@ -96,6 +97,7 @@ async fn run(
     ctx: &Arc<Context>,
     cluster: &PublicationCluster,
     mut intent: Intent,
+    version: &Version,
 ) -> (Report, u64) {
     let connection = match connect(&ctx.client, cluster).await {
         Ok(connection) => Arc::new(connection),
@@ -110,6 +112,7 @@ async fn run(
         client: ctx.client.clone(),
         object: Arc::clone(object),
         operation: intent.operation.to_string(),
+        version: version.clone(),
         now: kube_now,
     };
     let ports = Ports {
@@ -190,11 +193,14 @@ async fn project(
         report,
     };
     let new = status::project(&old, &facts, &kube_now());
-    if new != old {
-        apply_status(&ctx.client, object.as_ref(), &new).await?;
-    }
+    let written = if new == old {
+        Ok(())
+    } else {
+        apply_status_over(&ctx.client, object.as_ref(), &new, &resolved.version).await
+    };
+    // Phases that were passed are told even when the status has to wait.
     events::publish(ctx, object, &old, report).await;
-    Ok(())
+    written
 }
 
 /// Objects that waited for this one are looked at now, not at the end of their backoff.

@@ -7,6 +7,7 @@ use publication_e2e::error::Context;
 use publication_e2e::evidence::Slot;
 use publication_e2e::kubernetes::Kind;
 use publication_e2e::manifests::condition;
+use publication_e2e::operator::Operator;
 use publication_e2e::poll::{Seen, eventually};
 use publication_e2e::proxy::{Fault, Record, Rule, StatementKind};
 use publication_e2e::{Error, Result};
@@ -264,13 +265,7 @@ impl Stage {
 
     /// Passes over publications so far, of all operators.
     pub async fn passes(&self) -> Result<u64> {
-        let mut sum = 0;
-        for operator in &self.env.operators {
-            let text = operator.metrics().await?;
-            let counts = text.lines().filter(|line| line.starts_with("publication_passes_total{"));
-            sum += counts.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum::<u64>();
-        }
-        Ok(sum)
+        passes(&self.env.operators).await
     }
 
     /// Looked at again and again, the operation has no further effect: no statement leaves the operator, nothing
@@ -296,6 +291,17 @@ impl Stage {
         }
         Ok(())
     }
+}
+
+/// Passes over publications so far, of these operators.
+pub async fn passes(operators: &[Operator]) -> Result<u64> {
+    let mut sum = 0;
+    for operator in operators {
+        let text = operator.metrics().await?;
+        let counts = text.lines().filter(|line| line.starts_with("publication_passes_total{"));
+        sum += counts.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum::<u64>();
+    }
+    Ok(sum)
 }
 
 /// What an UPDATE says that writes this phase (its predicate names a phase as well).

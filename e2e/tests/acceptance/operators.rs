@@ -1,20 +1,22 @@
 //! Two operators at once, and operators that end at the worst moment.
 
 use crate::Case;
-use crate::looks::truth;
+use crate::looks::{passes, truth};
 use crate::stage::{SOON, SPACE, Stage, expect};
 use publication_e2e::evidence::{check_one_shot, dispatches};
 use publication_e2e::kubernetes::Kind;
-use publication_e2e::manifests::condition;
+use publication_e2e::manifests::{Publication, condition};
 use publication_e2e::poll::{Seen, eventually};
 use publication_e2e::proxy::{Fault, Outcome, Record, Rule, StatementKind};
-use publication_e2e::{Error, Result};
+use publication_e2e::{Environment, Error, Options, Result};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
 pub const CASES: &[(&str, usize, Case)] = &[
     ("two_operators_one_object", 2, |s| Box::pin(two_operators_one_object(s))),
     ("two_operators_two_objects", 2, |s| Box::pin(two_operators_two_objects(s))),
+    ("two_operators_bootstrap", 2, |s| Box::pin(two_operators_bootstrap(s))),
+    ("a_lagging_operator_takes_nothing_back", 2, |s| Box::pin(a_lagging_operator_takes_nothing_back(s))),
     ("killed_at_every_boundary", 2, |s| Box::pin(killed_at_every_boundary(s))),
     ("late_effects_of_a_killed_operator", 2, |s| Box::pin(late_effects(s))),
     ("a_permit_outlived_by_a_pause", 2, |s| Box::pin(a_permit_outlived_by_a_pause(s))),
@@ -104,6 +106,51 @@ async fn two_operators_two_objects(s: &mut Stage) -> Result<()> {
     let rows = back.rows["exact"].as_u64().unwrap();
     s.published(rows).await?;
     check_one_shot(&s.env.records())
+}
+
+// proves: B-5, B-6
+async fn two_operators_bootstrap(_: &mut Stage) -> Result<()> {
+    // An environment of its own: a cluster gets its facade once.
+    let mut env = Environment::start(Options { name: "bootstrap".to_owned(), ..Options::default() }).await?;
+    env.start_operator().await?;
+    env.start_operator().await?;
+    env.apply_platform().await?;
+    env.namespace(SPACE).await?;
+    let cluster = env.wait_cluster_ready(SOON).await?;
+    let root = cluster["status"]["facadeRoot"].as_str().unwrap_or_default();
+    let roots = env.keeper().keeper_map_roots().await?;
+    expect("facades in Keeper", &roots.len(), &1)?;
+    expect("the root in status", &(!root.is_empty() && roots[0].ends_with(root)), &true)?;
+    env.cluster.table_with_rows("shop", "orders__pub_1", 5, 100).await?;
+    env.publish(&Publication::new(SPACE, "orders", "shop", "orders", 5)).await?;
+    env.wait_outcome(SPACE, "orders", "Succeeded", SOON).await.map(|_| ())
+}
+
+// proves: C-14, F-2
+async fn a_lagging_operator_takes_nothing_back(s: &mut Stage) -> Result<()> {
+    s.tables(true, 5).await?;
+    let story = s.story().await?;
+    // One is held in admission, with the object as it was in its hands.
+    let admission = s.env.rule(s.fault(Fault::HoldAnswer, StatementKind::Select))?;
+    s.env.publish(&s.publication(5)).await?;
+    admission.reached(1, SOON).await?;
+    s.env.cluster.member(1)?.ddl_pause().await?;
+    s.env.start_operator().await?;
+    s.status("dispatched by the other", |o| is(o, "Dispatched")).await?;
+    // It goes on with what it read long ago, and says what it thinks of it.
+    let first = &s.env.operators[..1];
+    let before = passes(first).await?;
+    admission.release();
+    eventually(SOON, "its pass is over", || async { Ok(Seen::when(passes(first).await? > before, "no")) })
+        .await?;
+    s.poke().await?;
+    s.env.cluster.member(1)?.ddl_resume().await?;
+    s.env.wait_outcome(SPACE, &s.name(), "Succeeded", SOON).await?;
+    s.published(5).await?;
+    s.expect_entries(1, 1, 1).await?;
+    let statuses = story.statuses();
+    let mut shown = statuses.iter().skip_while(|status| status["authorityVersion"].is_null());
+    expect("a status without the witness", &shown.find(|status| status["authorityVersion"].is_null()), &None)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
