@@ -337,6 +337,7 @@ impl Stage {
     }
 }
 
+// proves: B-1, B-3, B-4, B-7, B-9, K04, K07, K08, K17, K18, K19, K21, K27
 async fn refusals(s: &mut Stage, refusals: &[Refusal]) -> Result<()> {
     let mut wrong = Vec::new();
     for (at, refusal) in refusals.iter().enumerate() {
