@@ -7,6 +7,7 @@ mod admission;
 mod answers;
 mod api;
 mod basics;
+mod cli;
 mod drift;
 mod errors;
 mod faults;
@@ -40,6 +41,7 @@ fn main() {
         late::CASES,
         operators::CASES,
         lifecycle::CASES,
+        cli::CASES,
         admission::CASES,
         errors::CASES,
         api::CASES,
