@@ -156,7 +156,7 @@ async fn settle(
                 return Err(Finding::block(ErrorCode::CapabilityMissing, "B-4", message));
             }
             Ok(QueueView::InProgress { .. } | QueueView::Unknown(_)) | Err(_) => {
-                tokio::time::sleep(LOOK_EVERY).await
+                tokio::time::sleep(LOOK_EVERY).await;
             }
         }
     }

@@ -96,7 +96,10 @@ pub async fn run(listen: SocketAddr) -> Result<(), RunError> {
         watch_writer,
         Arc::new(health::Readiness::new(1)).caches(),
         |c: &PublicationCluster| {
-            intent_hash(c, c.status.as_ref().map(|s| format!("{:?}{:?}", s.facade_root, s.conditions)))
+            intent_hash(
+                c,
+                c.status.as_ref().map(|s| format!("{:?}{:?}", s.facade_root, s.conditions)).as_deref(),
+            )
         },
     );
 
@@ -169,7 +172,7 @@ where
 }
 
 /// What a person can change: spec, annotations, labels, deletion, finalizers.
-fn intent_hash<K: Resource>(object: &K, more: Option<String>) -> Option<u64> {
+fn intent_hash<K: Resource>(object: &K, more: Option<&str>) -> Option<u64> {
     let mut hasher = DefaultHasher::new();
     predicates::generation(object).hash(&mut hasher);
     predicates::annotations(object).hash(&mut hasher);

@@ -7,7 +7,7 @@ use crate::api::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use publication_protocol::admission::Finding;
-use publication_protocol::classify::QueueSummary;
+use publication_protocol::classify::{Classification, QueueSummary};
 use publication_protocol::code::ErrorCode;
 use publication_protocol::driver::{End, Held, Report};
 use publication_protocol::generation::GenerationIdentity;
@@ -56,7 +56,7 @@ pub(super) fn project(
         // The witness outlives a slot that another operation took (F-2).
         None => new.classification = report.class.map(|c| c.as_str().to_owned()),
     }
-    new.cause = report.class.and_then(|c| c.cause()).map(str::to_owned);
+    new.cause = report.class.and_then(Classification::cause).map(str::to_owned);
     new.conditions = conditions(old, &new, facts, now);
     new
 }
@@ -244,7 +244,7 @@ fn conditions(
             c.set(ConditionType::Succeeded, true, reason, text);
         }
         Some(Outcome::Succeeded) => {
-            c.set(ConditionType::Succeeded, true, "Published", "proved on every replica")
+            c.set(ConditionType::Succeeded, true, "Published", "proved on every replica");
         }
         Some(Outcome::Failed | Outcome::Blocked) => c.set(ConditionType::Succeeded, false, reason, text),
         None => {}
@@ -308,7 +308,7 @@ fn dispatch(c: &mut Conditions<'_>, record: &Record, report: &Report) {
         c.set(ConditionType::ReplicasCommitted, all, reason, &outcomes.join(", "));
     }
     let completed = record.phase == Phase::Completed;
-    let why = report.class.and_then(|c| c.cause()).unwrap_or("Pending");
+    let why = report.class.and_then(Classification::cause).unwrap_or("Pending");
     c.set(ConditionType::CleanedUp, completed, if completed { "Completed" } else { why }, "");
 }
 
