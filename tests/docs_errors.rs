@@ -17,7 +17,7 @@ fn files(folder: &str) -> BTreeSet<String> {
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
-// proves: I
+/// Section I of the protocol.
 #[test]
 fn every_code_has_a_page_and_every_page_a_code() {
     let wanted: BTreeSet<String> = ErrorCode::ALL.iter().map(|code| format!("{code}.md")).collect();

@@ -126,7 +126,8 @@ fn seen() -> Vec<(MembersAnswer, PreflightAnswer)> {
 #[test]
 fn a_review_says_what_a_pass_does() {
     let mut taken = 0;
-    for intent in [intent(), intent_of("uid-2", names())] {
+    let expired = Intent { deadline_passed: true, ..intent_of("uid-2", names()) };
+    for intent in [intent(), intent_of("uid-2", names()), expired] {
         for read in slots() {
             for gone in [None, Some(false), Some(true)] {
                 for (answer, facts) in seen() {

@@ -1,6 +1,6 @@
 //! Up to the first dispatch: who holds the slot (C-8, C-11), admission (B), witness (C-14), D-1, release (C-10).
 
-use super::review::{admission_ask, drifted, held_by};
+use super::review::{admission_ask, drifted, expired, held_by};
 use super::{After, BACKOFF_DOUBLINGS_MAX, Call, Driver, End, Held, Requeue, State, Tick};
 use crate::admission::{Bound, Finding, Revalidation, Severity, admit, revalidate};
 use crate::authority::PendingCas;
@@ -93,8 +93,7 @@ impl Driver {
     }
 
     fn expired(&self) -> Option<Finding> {
-        let message = "admissionDeadlineSeconds passed before dispatch; create a new object";
-        self.intent.deadline_passed.then(|| Finding::block(ErrorCode::AdmissionDeadline, "api", message))
+        expired(&self.intent)
     }
 
     /// The slot is free: admission.

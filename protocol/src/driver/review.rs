@@ -80,6 +80,7 @@ pub fn review(
         }
         return Review { slot, standing, bound: None, findings };
     }
+    findings.extend(expired(intent));
     let bound = match admit(&intent.names, intent.rows, intent.declared_internal_replication, answer) {
         Ok(bound) => Some(bound),
         Err(found) => {
@@ -161,6 +162,12 @@ pub(super) fn drifted(slot: &Slot, answer: &MembersAnswer) -> Option<Finding> {
 fn under_way(slot: &Slot) -> Finding {
     let message = format!("this very operation holds the slot ({}); see its status", slot.record.phase);
     Finding::wait(ErrorCode::AuthorityConflict, "C-8", message)
+}
+
+/// api: nothing was dispatched in time.
+pub(super) fn expired(intent: &Intent) -> Option<Finding> {
+    let message = "admissionDeadlineSeconds passed before dispatch; create a new object";
+    intent.deadline_passed.then(|| Finding::block(ErrorCode::AdmissionDeadline, "api", message))
 }
 
 /// C-8: who holds the slot, for people.
