@@ -1,7 +1,9 @@
 //! The command line.
 
+pub mod adjudicate;
 pub mod crds;
 pub mod explain;
+pub mod inspect;
 pub mod output;
 pub mod pages;
 pub mod plan;
@@ -44,6 +46,12 @@ enum Command {
     Status(status::Args),
     /// Print the page of an error code, offline; all codes without one.
     Explain(explain::Args),
+    /// Show the slot of a target: record, fences, members, queue, and the evidence digest. Reads only.
+    #[command(after_help = "Exit code: 0 shown, 3 could not tell.")]
+    Inspect(inspect::Args),
+    /// Decide on a slot that cannot go on by itself: shows the evidence, asks, and creates a PublicationVerdict.
+    #[command(after_help = "Exit code: 0 created, 1 not confirmed, 3 could not tell. See docs/recovery.md.")]
+    Adjudicate(adjudicate::Args),
 }
 
 /// Format of the log.
@@ -63,6 +71,8 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Plan(args) => return plan::main(&args),
         Command::Status(args) => return status::main(&args),
         Command::Explain(args) => return explain::main(&args),
+        Command::Inspect(args) => return inspect::main(&args),
+        Command::Adjudicate(args) => return adjudicate::main(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

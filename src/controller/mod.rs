@@ -4,7 +4,7 @@ mod bootstrap;
 mod cluster;
 mod conditions;
 mod context;
-mod environment;
+pub(crate) mod environment;
 mod events;
 mod health;
 mod kube_writes;
