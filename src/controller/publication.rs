@@ -6,7 +6,7 @@ use super::environment::{System, now};
 use super::kube_writes::{Finalizer, Version, apply_status_over, has_finalizer, set_finalizer};
 use super::owners::ObjectOwners;
 use super::{events, resolve, status};
-use crate::api::{ClusterPublication, PublicationCluster};
+use crate::api::{ClusterPublication, ORPHAN_ANNOTATION, PublicationCluster};
 use crate::clickhouse::{Authority, DistributedDdl, MemberCatalog};
 use crate::cluster_access::deadline_passed;
 use kube::ResourceExt;
@@ -55,7 +55,25 @@ pub(super) async fn reconcile(object: Arc<ClusterPublication>, ctx: Arc<Context>
         let how = if gone { Finalizer::RemoveUnchanged } else { Finalizer::Remove };
         return retire(&object, &ctx, how).await;
     }
+    if deleted && report.end == End::Stalled && is_orphan(&object, &ctx, resolved.operation.as_deref()) {
+        tracing::warn!(operation = ?resolved.operation, "an unresolved object goes, as the platform allowed; its record stays");
+        return retire(&object, &ctx, Finalizer::Remove).await;
+    }
     Ok(next_look(report.requeue))
+}
+
+/// The platform, not the author, lets a fail-closed object go: its operation is listed on the PublicationCluster. The
+/// record stays, and a verdict can still end the operation.
+fn is_orphan(object: &ClusterPublication, ctx: &Context, operation: Option<&str>) -> bool {
+    let shown = object.status.as_ref().and_then(|s| s.operation_id.as_deref());
+    let Some(operation) = operation.or(shown) else { return false };
+    let own = object.namespace().unwrap_or_default();
+    let reference = &object.spec.cluster_ref;
+    let cluster = ctx.clusters.get(&ObjectRef::new(&reference.name).within(reference.namespace_or(&own)));
+    cluster.is_some_and(|cluster| {
+        let listed = cluster.annotations().get(ORPHAN_ANNOTATION);
+        listed.is_some_and(|list| list.split(',').any(|id| id.trim() == operation))
+    })
 }
 
 /// The story is over: the object may go whenever somebody deletes it.

@@ -16,7 +16,9 @@ mod lifecycle;
 mod looks;
 mod old_engine;
 mod operators;
+mod page;
 mod stage;
+mod verdicts;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use publication_e2e::cluster::Lane;
@@ -42,6 +44,7 @@ fn main() {
         operators::CASES,
         lifecycle::CASES,
         cli::CASES,
+        verdicts::CASES,
         admission::CASES,
         errors::CASES,
         api::CASES,
