@@ -192,6 +192,7 @@ fn row(record: &Record, host: &str, status: &str) -> QueueRow {
 fn doubtful_members() {
     let mut record = partial();
     record.payload.dispatches[0].receipt = None;
+    record.payload.dispatches[0].entry = None;
     let rows = vec![row(&record, "ch-1", "Finished"), row(&record, "ch-2", "Inactive")];
     let view = TableFact::Other(NotAGeneration::Engine("View".into()));
     let members = vec![answer(1, &[("orders", table(generation(2, b"printed"))), (CANDIDATE, view)])];

@@ -19,6 +19,7 @@ mod operators;
 mod page;
 mod stage;
 mod verdicts;
+mod verdicts_beside;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use publication_e2e::cluster::Lane;
@@ -45,6 +46,7 @@ fn main() {
         lifecycle::CASES,
         cli::CASES,
         verdicts::CASES,
+        verdicts_beside::CASES,
         admission::CASES,
         errors::CASES,
         api::CASES,

@@ -38,19 +38,14 @@ impl Stage {
 
     /// Runs a block of SQL on one member.
     pub async fn run_sql(&self, name: &str, member: usize) -> Result<()> {
-        self.run_sql_with(name, member, ("", "")).await
+        self.run_sql_with(name, member, &[]).await
     }
 
-    /// The same with one more name replaced.
-    pub async fn run_sql_with(&self, name: &str, member: usize, (from, to): (&str, &str)) -> Result<()> {
-        let mut text = block(name, "sql")?;
-        if !from.is_empty() {
-            text = text.replace(from, to);
-        }
-        for statement in self.localised(&text).split(';').filter(|s| !s.trim().is_empty()) {
-            self.env.cluster.sql(member, statement).await?;
-        }
-        Ok(())
+    /// The same with more replaced.
+    pub async fn run_sql_with(&self, name: &str, member: usize, more: &[(&str, &str)]) -> Result<()> {
+        let text = self.localised(block(name, "sql")?.trim_end().trim_end_matches(';'));
+        let statement = more.iter().fold(text, |text, (from, to)| text.replace(from, to));
+        self.env.cluster.sql(member, &statement).await.map(|_| ())
     }
 
     /// Runs a block of commands in a shell, as the cluster's admin. Nobody sits at a terminal to be asked.

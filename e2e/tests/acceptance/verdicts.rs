@@ -1,16 +1,15 @@
 //! Verdicts: every way out of docs/recovery.md, by its own commands, judged from outside. Member 1 is replica 2.
 
 use crate::Case;
-use crate::looks::{CANDIDATE, Generations, TARGET, text, truth};
-use crate::page::nothing_is_left_out;
+use crate::looks::{CANDIDATE, Generations, TARGET, text};
 use crate::stage::{SOON, SPACE, Stage, expect};
 use kube::ResourceExt;
 use kube::api::ListParams;
+use publication_e2e::Result;
 use publication_e2e::error::Context;
 use publication_e2e::kubernetes::{GROUP, Kind};
 use publication_e2e::manifests::{CLUSTER_OBJECT, PLATFORM, condition};
 use publication_e2e::proxy::{Fault, StatementKind};
-use publication_e2e::{Error, Result};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,45 +23,13 @@ pub const CASES: &[(&str, usize, Case)] = &[
     ("verdict_absent_target", 2, |s| Box::pin(absent_target(s))),
     ("verdict_failed_unchanged", 2, |s| Box::pin(failed_unchanged(s))),
     ("verdict_outcome_unknown", 2, |s| Box::pin(outcome_unknown(s))),
-    ("verdict_drop_failed", 2, |s| Box::pin(drop_failed(s))),
-    ("verdict_member_reverted", 2, |s| Box::pin(member_reverted(s))),
-    ("verdict_unsafe_identity", 2, |s| Box::pin(unsafe_identity(s))),
-    ("verdict_rebaselined", 2, |s| Box::pin(rebaselined(s))),
-    ("verdict_by_an_author", 2, |s| Box::pin(by_an_author(s))),
-    ("verdict_without_object", 2, |s| Box::pin(without_object(s))),
-    ("verdict_rebound", 2, |s| Box::pin(rebound(s))),
-    ("verdict_page_is_covered", 2, |_| Box::pin(async { nothing_is_left_out(RUN) })),
-];
-
-/// Blocks of the page that the cases here run.
-const RUN: &[&str] = &[
-    "inspect",
-    "verdicts",
-    "finish-in-place",
-    "private-name",
-    "swap",
-    "committed",
-    "not-applied",
-    "finish-absent",
-    "revert-absent",
-    "failed-unchanged",
-    "fresh-name",
-    "retry",
-    "name-cleared",
-    "drop-again",
-    "finish-reverted",
-    "private-retired",
-    "rebaselined",
-    "rebound-cluster",
-    "rebound-slot",
-    "orphan",
 ];
 
 /// With a statement timeout of 1 s the deadlines of a dispatch are past after 46 s.
 const DEADLINES: Duration = Duration::from_secs(120);
-const PRIVATE: &str = "orders_private";
+pub const PRIVATE: &str = "orders_private";
 
-async fn partial(s: &mut Stage) -> Result<Generations> {
+pub async fn partial(s: &mut Stage) -> Result<Generations> {
     s.statement_timeout(1).await?;
     s.tables(true, 5).await?;
     let generations = s.generations().await?;
@@ -72,7 +39,7 @@ async fn partial(s: &mut Stage) -> Result<Generations> {
     Ok(generations)
 }
 
-fn spec(s: &Stage, object: &Value, decision: &str, evidence: &str) -> Value {
+pub fn spec(s: &Stage, object: &Value, decision: &str, evidence: &str) -> Value {
     json!({
         "apiVersion": format!("{GROUP}/v1alpha1"), "kind": "PublicationVerdict",
         "metadata": {"generateName": "test-", "namespace": PLATFORM},
@@ -85,7 +52,7 @@ fn spec(s: &Stage, object: &Value, decision: &str, evidence: &str) -> Value {
 }
 
 /// Waits until a verdict is applied or refused; the condition's type, reason and message.
-async fn settled(s: &Stage, name: &str) -> Result<(String, String, String)> {
+pub async fn settled(s: &Stage, name: &str) -> Result<(String, String, String)> {
     let found = |object: &Value| {
         let told = ["Applied", "Refused"].iter().find_map(|kind| {
             let condition = condition(object, kind).filter(|c| c["status"] == "True")?;
@@ -109,7 +76,7 @@ async fn decided(
 }
 
 /// Runs a command of the page that creates a verdict, and waits until it took effect.
-async fn applied(s: &Stage, block: &str) -> Result<String> {
+pub async fn applied(s: &Stage, block: &str) -> Result<String> {
     let before = verdicts(s).await?;
     let shown = s.run_sh(block, &[]).await?;
     let name = verdicts(s).await?.into_iter().find(|name| !before.contains(name)).context("a new verdict")?;
@@ -119,13 +86,13 @@ async fn applied(s: &Stage, block: &str) -> Result<String> {
     Ok(shown)
 }
 
-async fn verdicts(s: &Stage) -> Result<Vec<String>> {
+pub async fn verdicts(s: &Stage) -> Result<Vec<String>> {
     let api = s.env.control_plane.api(Kind::Verdict, PLATFORM);
     let all = api.list(&ListParams::default()).await.context("list verdicts")?;
     Ok(all.items.iter().map(ResourceExt::name_any).collect())
 }
 
-async fn target_is(s: &Stage, wanted: Uuid) -> Result<()> {
+pub async fn target_is(s: &Stage, wanted: Uuid) -> Result<()> {
     for member in 0..s.env.cluster.members.len() {
         let found = s.tables_of(member).await?.get(TARGET).copied();
         expect(&format!("target of member {member}"), &found, &Some(wanted))?;
@@ -133,18 +100,18 @@ async fn target_is(s: &Stage, wanted: Uuid) -> Result<()> {
     Ok(())
 }
 
-async fn slot_is(s: &Stage, phase: &str) -> Result<()> {
+pub async fn slot_is(s: &Stage, phase: &str) -> Result<()> {
     expect("phase in Keeper", &s.slot().await?.phase.as_str(), &phase)
 }
 
 /// Ends as this outcome, with as many statements as before.
-async fn ends(s: &Stage, outcome: &str, phase: &str) -> Result<()> {
+pub async fn ends(s: &Stage, outcome: &str, phase: &str) -> Result<()> {
     s.env.wait_outcome(SPACE, &s.name(), outcome, SOON).await?;
     slot_is(s, phase).await
 }
 
 /// The evidence digest that `inspect` shows.
-async fn inspected(s: &Stage) -> Result<Value> {
+pub async fn inspected(s: &Stage) -> Result<Value> {
     let command = format!(
         "publication-operator inspect --cluster {CLUSTER_OBJECT} -n {PLATFORM} --database {} --target {TARGET} -o json",
         s.database
@@ -285,136 +252,4 @@ async fn outcome_unknown(s: &mut Stage) -> Result<()> {
     let seen = inspected(s).await?;
     expect("fences", &seen["slot"]["fences"], &json!([]))?;
     s.expect_entries(0, 2, 0).await
-}
-
-// proves: G-4
-async fn drop_failed(s: &mut Stage) -> Result<()> {
-    s.tables(true, 5).await?;
-    s.env.cluster.member(1)?.ddl_fail("DROP TABLE", 359, "too large", 1).await?;
-    s.env.publish(&s.publication(5)).await?;
-    s.blocked("CLEANUP_BLOCKED").await?;
-    s.run_sh("drop-again", &[]).await?;
-    ends(s, "Succeeded", "COMPLETED").await?;
-    s.published(5).await
-}
-
-// proves: F-2, G-2
-async fn member_reverted(s: &mut Stage) -> Result<()> {
-    s.tables(true, 5).await?;
-    // Published everywhere, and kept from cleanup until the member has gone back.
-    s.env.cluster.member(1)?.replica_fault(&s.database, TARGET, "queue_size", json!(3)).await?;
-    s.env.publish(&s.publication(5)).await?;
-    s.status("Committed", |o| o["status"]["phase"] == "Committed").await?;
-    s.swap_on(1).await?;
-    s.env.cluster.member(1)?.replica_clear().await?;
-    s.nudge().await?;
-    s.blocked("CLEANUP_BLOCKED").await?;
-    s.run_sql("finish-reverted", 1).await?;
-    s.nudge().await?;
-    ends(s, "Succeeded", "COMPLETED").await?;
-    s.published(5).await
-}
-
-/// It went back right before the retire, which moved the new table there: nothing is lost, and a person sorts it out.
-// proves: J-2, G-2, G-3
-async fn unsafe_identity(s: &mut Stage) -> Result<()> {
-    s.statement_timeout(1).await?;
-    s.tables(true, 5).await?;
-    let generations = s.generations().await?;
-    let rule = s.env.rule(s.fault_of_cas(Fault::HoldRequest, "RETIRE_DISPATCHING"))?;
-    s.env.publish(&s.publication(5)).await?;
-    rule.reached(1, SOON).await?;
-    s.swap_on(1).await?;
-    rule.release();
-    s.blocked("UNSAFE_CLEANUP_IDENTITY").await?;
-    let tables = s.tables_of(1).await?;
-    let retired = tables.keys().find(|name| name.contains("__retired_")).context("a retired name")?;
-    s.run_sql_with("private-retired", 0, ("orders__retired_0123456789abcdef", retired)).await?;
-    s.run_sql("swap", 1).await?;
-    applied(s, "committed").await?;
-    ends(s, "Succeeded", "COMPLETED").await?;
-    let tables =
-        BTreeMap::from([(TARGET.to_owned(), generations.new), (PRIVATE.to_owned(), generations.old)]);
-    s.expect_tables(&[tables.clone(), tables]).await
-}
-
-/// The live table is altered while a member lags behind.
-// proves: J-5
-async fn rebaselined(s: &mut Stage) -> Result<()> {
-    partial(s).await?;
-    let alter = format!("ALTER TABLE {}.{TARGET} MODIFY COLUMN value String DEFAULT 'x'", s.database);
-    let pending = format!("ALTER TABLE {}.{CANDIDATE} MODIFY COLUMN value String DEFAULT 'x'", s.database);
-    // Replicated: member 0's target and member 1's candidate are one table.
-    s.env.cluster.sql(0, &alter).await?;
-    let seen = inspected(s).await?;
-    let printed = seen.to_string().contains("printed differently");
-    expect(&format!("{pending}: {seen}"), &printed, &true)?;
-    applied(s, "rebaselined").await?;
-    s.nudge().await?;
-    s.blocked("PARTIAL_TERMINAL").await?;
-    s.run_sql("finish-in-place", 1).await?;
-    s.nudge().await?;
-    ends(s, "Succeeded", "COMPLETED").await
-}
-
-// proves: J
-async fn by_an_author(s: &mut Stage) -> Result<()> {
-    let objects = [
-        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "author", "namespace": SPACE}}),
-        json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
-            "metadata": {"name": "author", "namespace": SPACE},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "publication-author"},
-            "subjects": [{"kind": "ServiceAccount", "name": "author", "namespace": SPACE}],
-        }),
-    ];
-    for object in &objects {
-        s.env.apply(object).await?;
-    }
-    let token = s.env.control_plane.service_account_token(SPACE, "author").await?;
-    let kubeconfig = s.env.control_plane.kubeconfig_for_token("author", &token)?;
-    let object = json!({"status": {"operationId": "0".repeat(64)}});
-    for namespace in [PLATFORM, SPACE] {
-        let mut verdict = spec(s, &object, "Committed", &"0".repeat(64));
-        verdict["metadata"]["namespace"] = namespace.into();
-        let file = s.env.work.path().join("verdict.json");
-        std::fs::write(&file, verdict.to_string()).context("write the verdict")?;
-        let (kubeconfig, file) = (kubeconfig.display().to_string(), file.display().to_string());
-        let refused = s.env.control_plane.kubectl(["--kubeconfig", &kubeconfig, "create", "-f", &file]).await;
-        match refused {
-            Err(error) => expect(&error.to_string(), &error.to_string().contains("forbidden"), &true)?,
-            Ok(made) => return Err(Error::other("an author's verdict was taken", made)),
-        }
-    }
-    Ok(())
-}
-
-// proves: J-1
-async fn without_object(s: &mut Stage) -> Result<()> {
-    let generations = partial(s).await?;
-    let object = s.status("an operation", |o| o["status"]["operationId"].is_string()).await?;
-    let operation = text(&object["status"]["operationId"]).to_owned();
-    s.env.control_plane.delete(Kind::Publication, SPACE, &s.name()).await?;
-    s.status("DeletionBlocked", |o| truth(o, "DeletionBlocked") == Some("True")).await?;
-    s.run_sh("orphan", &[("OPERATION", &operation)]).await?;
-    s.env.control_plane.wait_gone(Kind::Publication, SPACE, &s.name(), SOON).await?;
-    slot_is(s, "IN_PROGRESS").await?;
-    s.run_sql("private-name", 0).await?;
-    s.run_sql("swap", 1).await?;
-    applied(s, "committed").await?;
-    slot_is(s, "COMPLETED").await?;
-    target_is(s, generations.new).await?;
-    s.expect_entries(1, 1, 0).await
-}
-
-/// Nothing changed in the cluster: a Rebound finds it bound already, and one of a slot has nothing to do.
-// proves: J-4
-async fn rebound(s: &mut Stage) -> Result<()> {
-    partial(s).await?;
-    applied(s, "rebound-cluster").await?;
-    let before = verdicts(s).await?;
-    s.run_sh("rebound-slot", &[]).await?;
-    let name = verdicts(s).await?.into_iter().find(|name| !before.contains(name)).context("a new verdict")?;
-    let (kind, _, message) = settled(s, &name).await?;
-    expect(&message, &(kind == "Refused" && message.contains("already")), &true)
 }

@@ -261,7 +261,13 @@ fn members(
             let answer = seen.members.members.iter().find(|a| a.server_uuid == member.server_uuid);
             Seen {
                 member: label(member),
-                state: states.get(&member.server_uuid).map_or_else(|| "Unobserved".to_owned(), state),
+                state: match states.get(&member.server_uuid).unwrap_or(&MemberState::Unobserved) {
+                    // F: of an operation that is over the tables need not tell anything any more.
+                    seen if record.phase.is_final() && *seen != MemberState::Unobserved => {
+                        "answers".to_owned()
+                    }
+                    seen => state(seen),
+                },
                 tables: answer.map(|a| tables(record, a)).unwrap_or_default(),
             }
         })
