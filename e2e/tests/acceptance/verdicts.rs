@@ -54,12 +54,11 @@ pub fn spec(s: &Stage, object: &Value, decision: &str, evidence: &str) -> Value 
 /// Waits until a verdict is applied or refused; the condition's type, reason and message.
 pub async fn settled(s: &Stage, name: &str) -> Result<(String, String, String)> {
     let found = |object: &Value| {
-        let told = ["Applied", "Refused"].iter().find_map(|kind| {
+        ["Applied", "Refused"].iter().find_map(|kind| {
             let condition = condition(object, kind).filter(|c| c["status"] == "True")?;
             let word = |field: &str| text(&condition[field]).to_owned();
             Some(((*kind).to_owned(), word("reason"), word("message")))
-        });
-        told
+        })
     };
     s.env.wait_for(Kind::Verdict, PLATFORM, name, DEADLINES, "applied or refused", found).await
 }
