@@ -3,7 +3,7 @@
 use super::cluster::{Examined, project};
 use super::context::Context;
 use super::environment::{System, now};
-use super::kube_writes::apply_status;
+use super::kube_writes::{Version, apply_status_over};
 use crate::api::PublicationCluster;
 use crate::clickhouse::probe::{Facade, ServerProbe, probe};
 use crate::clickhouse::{Authority, BootstrapOutcome, Connection, DistributedDdl, sql};
@@ -32,7 +32,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Makes sure that the facade exists, the same on every member; gives its root.
 pub(super) async fn facade(
     ctx: &Context,
-    cluster: &PublicationCluster,
+    cluster: (&PublicationCluster, &Version),
     connection: &Arc<Connection>,
     inventory: &Inventory,
     servers: &[ServerProbe],
@@ -71,11 +71,15 @@ fn table(database: &str, facade: &Facade) -> FacadeTable {
 }
 
 /// B-6: the root is in the status before the first CREATE, so that a repetition uses the same one.
-async fn record_root(ctx: &Context, cluster: &PublicationCluster, root: RootId) -> Result<(), Finding> {
+async fn record_root(
+    ctx: &Context,
+    (cluster, version): (&PublicationCluster, &Version),
+    root: RootId,
+) -> Result<(), Finding> {
     let examined = Examined { root: Some(root), ..Examined::default() };
     let finding = Finding::wait(ErrorCode::AuthorityUnavailable, "B-6", "the facade is being created");
     let status = project(cluster, &examined, Some(&finding));
-    apply_status(&ctx.client, cluster, &status).await.map_err(|_| {
+    apply_status_over(&ctx.client, cluster, &status, version).await.map_err(|_| {
         Finding::wait(
             ErrorCode::AuthorityUnavailable,
             "B-6",

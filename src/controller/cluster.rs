@@ -4,7 +4,7 @@ use super::bootstrap;
 use super::conditions::{Conditions, is_true};
 use super::context::{Context, Remembered, kube_now};
 use super::credentials::connect;
-use super::kube_writes::apply_status;
+use super::kube_writes::{Version, apply_status_over};
 use crate::api::{ConditionType, MemberStatus, PublicationCluster, PublicationClusterStatus};
 use crate::clickhouse::probe::{EndpointProbe, ServerProbe, probe};
 use crate::clickhouse::{Connection, MemberCatalog};
@@ -35,7 +35,8 @@ pub(super) async fn reconcile(cluster: Arc<PublicationCluster>, ctx: Arc<Context
         return Ok(Action::await_change());
     }
     let mut examined = Examined::default();
-    let result = examine(&cluster, &ctx, &mut examined).await;
+    let version = Version::of(cluster.as_ref());
+    let result = examine(&cluster, &ctx, &version, &mut examined).await;
     let uid = cluster.uid().unwrap_or_default();
     let mut remembered: Remembered = ctx.remembered(&uid);
     remembered.memory.attempt = if result.is_ok() { 0 } else { remembered.memory.attempt.saturating_add(1) };
@@ -43,7 +44,7 @@ pub(super) async fn reconcile(cluster: Arc<PublicationCluster>, ctx: Arc<Context
     ctx.remember(&uid, remembered);
     let new = project(&cluster, &examined, result.as_ref().err());
     if Some(&new) != cluster.status.as_ref() {
-        apply_status(&ctx.client, cluster.as_ref(), &new).await?;
+        apply_status_over(&ctx.client, cluster.as_ref(), &new, &version).await?;
     }
     Ok(if result.is_ok() { Action::await_change() } else { Action::requeue(backoff) })
 }
@@ -52,6 +53,7 @@ pub(super) async fn reconcile(cluster: Arc<PublicationCluster>, ctx: Arc<Context
 async fn examine(
     cluster: &PublicationCluster,
     ctx: &Context,
+    version: &Version,
     examined: &mut Examined,
 ) -> Result<(), Finding> {
     let known = cluster.status.as_ref().and_then(|s| s.facade_root.clone());
@@ -66,7 +68,7 @@ async fn examine(
     examined.inventory_digest = Some(direct.digest().to_string());
     capabilities(cluster, &direct, &servers)?;
     let memory = FacadeMemory { root: examined.root, was_ready: was_ready(cluster, ctx) };
-    let root = bootstrap::facade(ctx, cluster, &connection, &direct, &servers, memory).await?;
+    let root = bootstrap::facade(ctx, (cluster, version), &connection, &direct, &servers, memory).await?;
     examined.root = Some(root);
     bootstrap::binding(&connection, &direct).await?;
     examined.facade_ready = true;

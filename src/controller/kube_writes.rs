@@ -1,7 +1,8 @@
 //! Writes to our own objects. Each may be repeated or lost without harm: none decides anything.
 //!
-//! A publication's status is written over the object as it was read and over nothing newer: a worker that lags behind
-//! must not take back the witness of another one (C-14), nor call an operation failed that was dispatched meanwhile.
+//! A status is written over the object as it was read and over nothing newer: a worker that lags behind must not take
+//! back the witness of another one (C-14) or the root of a facade (B-6), nor call an operation failed that was dispatched
+//! meanwhile.
 
 use crate::api::FINALIZER;
 use kube::api::{Patch, PatchParams};
@@ -32,19 +33,8 @@ impl Version {
     }
 }
 
-/// Server-side apply of a whole status: fields that are no longer said disappear.
-pub(super) async fn apply_status<K, S>(client: &Client, object: &K, status: &S) -> kube::Result<()>
-where
-    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
-        + Clone
-        + DeserializeOwned
-        + std::fmt::Debug,
-    S: Serialize,
-{
-    write_status(client, object, status, None).await.map(drop)
-}
-
-/// The same over this version only; a conflict means that there is something newer to look at.
+/// Server-side apply of a whole status: fields that are no longer said disappear. Over this version only; a conflict
+/// means that there is something newer to look at.
 pub(super) async fn apply_status_over<K, S>(
     client: &Client,
     object: &K,

@@ -4,7 +4,7 @@ use super::conditions::{Conditions, is_true};
 use super::context::{Context, kube_now};
 use super::credentials::{connect, deadlines};
 use super::environment::{System, now};
-use super::kube_writes::apply_status;
+use super::kube_writes::{Version, apply_status_over};
 use super::resolve;
 use crate::api::{ConditionType, PublicationVerdict, PublicationVerdictStatus};
 use crate::clickhouse::{Authority, DistributedDdl, MemberCatalog, MemberProcesses};
@@ -38,7 +38,7 @@ pub(super) async fn reconcile(object: Arc<PublicationVerdict>, ctx: Arc<Context>
     };
     let new = project(&object, &outcome);
     if new != status {
-        apply_status(&ctx.client, object.as_ref(), &new).await?;
+        apply_status_over(&ctx.client, object.as_ref(), &new, &Version::of(object.as_ref())).await?;
     }
     match outcome {
         Outcome::Waiting(_, Requeue::AfterMs(ms)) => Ok(Action::requeue(Duration::from_millis(ms))),
