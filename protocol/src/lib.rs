@@ -18,6 +18,8 @@ pub mod identity;
 pub mod intent;
 pub mod inventory;
 pub mod limits;
+#[cfg(any(test, publication_model))]
+mod model;
 pub mod phase;
 pub mod ports;
 pub mod preflight;

@@ -1,0 +1,198 @@
+//! Breadth first over every reachable state; then liveness by backward reachability.
+
+use super::engine::Engine;
+use super::next::{Successor, successors};
+use super::state::{Config, Last, Stage, State};
+use std::collections::hash_map::{DefaultHasher, Entry};
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::hash::{Hash, Hasher};
+
+/// What the exploration of one configuration gave.
+#[derive(Debug)]
+#[cfg_attr(not(publication_model), allow(dead_code))]
+pub(crate) struct Explored {
+    pub(crate) name: &'static str,
+    pub(crate) unique_states: usize,
+    pub(crate) transitions: usize,
+    pub(crate) exhausted: bool,
+    pub(crate) violation: Option<String>,
+    /// States from which, once faults stop, success can be reached.
+    pub(crate) can_succeed: usize,
+    pub(crate) reached: BTreeSet<String>,
+}
+
+fn fingerprint(state: &State) -> u128 {
+    let half = |salt: u8| {
+        let mut hasher = DefaultHasher::new();
+        salt.hash(&mut hasher);
+        state.hash(&mut hasher);
+        u128::from(hasher.finish())
+    };
+    half(1) << 64 | half(2)
+}
+
+struct Explorer<'a> {
+    config: &'a Config,
+    engine: Engine,
+    ids: HashMap<u128, u32>,
+    parents: Vec<u32>,
+    goals: Vec<bool>,
+    successes: Vec<bool>,
+    /// Steps that need no fault and no person, backwards.
+    fair: Vec<(u32, u32)>,
+    transitions: usize,
+}
+
+/// Explores a configuration; `states_max` bounds memory and time, and an exploration that it stops is not exhausted.
+pub(crate) fn explore(config: &Config, states_max: usize) -> Explored {
+    let operations = config.workers.iter().max().map_or(0, |op| op + 1);
+    let mut explorer = Explorer {
+        config,
+        engine: Engine::new(config.members, operations),
+        ids: HashMap::new(),
+        parents: Vec::new(),
+        goals: Vec::new(),
+        successes: Vec::new(),
+        fair: Vec::new(),
+        transitions: 0,
+    };
+    let (exhausted, mut violation) = explorer.run(states_max);
+    let can_succeed = explorer.backwards(&explorer.successes).iter().filter(|r| **r).count();
+    if exhausted && violation.is_none() {
+        let live = explorer.backwards(&explorer.goals);
+        if let Some(stuck) = live.iter().position(|live| !live) {
+            let count = live.iter().filter(|live| !**live).count();
+            let trace = explorer.trace(stuck as u32);
+            violation = Some(format!("liveness: {count} states reach no end, the first by\n{trace}"));
+        }
+    }
+    Explored {
+        name: config.name,
+        unique_states: explorer.parents.len(),
+        transitions: explorer.transitions,
+        exhausted,
+        violation,
+        can_succeed,
+        reached: explorer.engine.reached,
+    }
+}
+
+impl Explorer<'_> {
+    fn add(&mut self, state: &State, parent: u32) -> (u32, bool) {
+        match self.ids.entry(fingerprint(state)) {
+            Entry::Occupied(known) => (*known.get(), false),
+            Entry::Vacant(new) => {
+                let id = self.parents.len() as u32;
+                new.insert(id);
+                self.parents.push(parent);
+                self.goals.push(ended(state));
+                self.successes.push(succeeded(state));
+                (id, true)
+            }
+        }
+    }
+
+    fn run(&mut self, states_max: usize) -> (bool, Option<String>) {
+        let initial = State::initial(&mut self.engine, self.config);
+        self.add(&initial, u32::MAX);
+        let mut frontier = VecDeque::from([(0_u32, initial)]);
+        while let Some((id, state)) = frontier.pop_front() {
+            if self.parents.len() > states_max {
+                let trace = self.trace(id);
+                return (false, Some(format!("not exhausted, the last state was reached by\n{trace}")));
+            }
+            for Successor { fair, next, label } in successors(&mut self.engine, self.config, &state) {
+                self.transitions += 1;
+                let next = match next {
+                    Ok(next) => next,
+                    Err(what) => {
+                        let trace = self.trace(id);
+                        return (false, Some(format!("{what}\n{trace}\n  {label}  <- here")));
+                    }
+                };
+                let (to, new) = self.add(&next, id);
+                if fair {
+                    self.fair.push((to, id));
+                }
+                if new {
+                    frontier.push_back((to, next));
+                }
+            }
+        }
+        (true, None)
+    }
+
+    /// From which states one of these can be reached without a fault.
+    fn backwards(&self, goals: &[bool]) -> Vec<bool> {
+        let mut start = vec![0_u32; goals.len() + 1];
+        for (to, _) in &self.fair {
+            start[*to as usize + 1] += 1;
+        }
+        for at in 1..start.len() {
+            start[at] += start[at - 1];
+        }
+        let mut filled = start.clone();
+        let mut from = vec![0_u32; self.fair.len()];
+        for (to, source) in &self.fair {
+            let place = &mut filled[*to as usize];
+            from[*place as usize] = *source;
+            *place += 1;
+        }
+        let mut reached = goals.to_vec();
+        let mut open: Vec<u32> = (0..goals.len() as u32).filter(|id| goals[*id as usize]).collect();
+        while let Some(id) = open.pop() {
+            let range = start[id as usize] as usize..start[id as usize + 1] as usize;
+            for source in &from[range] {
+                if !std::mem::replace(&mut reached[*source as usize], true) {
+                    open.push(*source);
+                }
+            }
+        }
+        reached
+    }
+
+    /// The shortest way to a state, replayed.
+    fn trace(&mut self, id: u32) -> String {
+        let mut path = Vec::new();
+        let mut at = id;
+        while at != u32::MAX {
+            path.push(at);
+            at = self.parents[at as usize];
+        }
+        path.reverse();
+        let mut state = State::initial(&mut self.engine, self.config);
+        let mut lines = Vec::new();
+        for id in path.into_iter().skip(1) {
+            for Successor { next, label, .. } in successors(&mut self.engine, self.config, &state) {
+                if let Ok(next) = next
+                    && self.ids.get(&fingerprint(&next)) == Some(&id)
+                {
+                    lines.push(format!("  {label}"));
+                    state = next;
+                    break;
+                }
+            }
+        }
+        lines.join("\n")
+    }
+}
+
+/// Every operation has reported an end: success, refusal, or a declared fail-closed state; or it waits for one that
+/// has.
+fn ended(state: &State) -> bool {
+    let ended = |op: usize| {
+        state.workers.iter().any(|w| {
+            usize::from(w.op) == op
+                && matches!(w.stage, Stage::Idle(Last::Stalled | Last::Succeeded | Last::Over))
+        })
+    };
+    let stalled = state.workers.iter().any(|w| w.stage == Stage::Idle(Last::Stalled));
+    let waits = |op: usize| {
+        state.workers.iter().any(|w| usize::from(w.op) == op && w.stage == Stage::Idle(Last::Waiting))
+    };
+    (0..state.operations.len()).all(|op| ended(op) || (stalled && waits(op)))
+}
+
+fn succeeded(state: &State) -> bool {
+    state.workers.iter().any(|w| w.stage == Stage::Idle(Last::Succeeded))
+}

@@ -1,0 +1,146 @@
+//! The named configurations, each exhausted.
+
+use super::explore::{Explored, explore};
+use super::state::Config;
+use std::time::Instant;
+
+const STATES_MAX: usize = 3_000_000;
+
+/// Two members, one worker, two faults of the kinds that a configuration names.
+fn base(name: &'static str) -> Config {
+    Config { name, members: 2, workers: vec![0], faults: 2, ..Config::default() }
+}
+
+/// Small enough for a build without optimisation.
+fn light() -> Vec<Config> {
+    vec![
+        Config { workers: vec![0, 0], faults: 0, snapshot: true, coarse: true, ..base("n2_w2_race") },
+        Config {
+            absent_target: true,
+            loss: true,
+            crash: true,
+            split: true,
+            permit: true,
+            ..base("n2_w1_absent_target")
+        },
+        Config { members: 3, faults: 1, crash: true, coarse: true, ..base("n3_w1") },
+        Config {
+            faults: 1,
+            deletion: true,
+            permit: true,
+            crash: true,
+            again: true,
+            ..base("n2_w1_deletion")
+        },
+    ]
+}
+
+#[cfg(publication_model)]
+fn heavy() -> Vec<Config> {
+    vec![
+        Config { loss: true, crash: true, ..base("n2_w1_loss") },
+        Config {
+            workers: vec![0, 0],
+            faults: 1,
+            snapshot: true,
+            coarse: true,
+            crash: true,
+            ..base("n2_w2_crash")
+        },
+        Config { twice: true, undo: true, refuse: true, ..base("n2_w1_double_execution") },
+        Config { down: true, split: true, crash: true, ..base("n2_w1_member_down") },
+        Config {
+            faults: 1,
+            split: true,
+            stale: true,
+            removal: true,
+            permit: true,
+            ..base("n2_w1_stale_and_retention")
+        },
+        Config { faults: 1, delay: true, crash: true, ..base("n2_w1_network_delay") },
+        Config {
+            workers: vec![0, 1],
+            faults: 1,
+            snapshot: true,
+            loss: true,
+            crash: true,
+            permit: true,
+            deletion: true,
+            delay: true,
+            ..base("n2_two_operations")
+        },
+    ]
+}
+
+fn check(config: &Config) -> Explored {
+    let begun = Instant::now();
+    let found = explore(config, STATES_MAX);
+    println!(
+        "{}: {} unique states, {} transitions, exhausted {}, {} can still succeed, {} ms",
+        found.name,
+        found.unique_states,
+        found.transitions,
+        if found.exhausted { "yes" } else { "no" },
+        found.can_succeed,
+        begun.elapsed().as_millis(),
+    );
+    assert!(found.violation.is_none(), "{}: {}", found.name, found.violation.unwrap_or_default());
+    assert!(found.exhausted, "{} was not exhausted", found.name);
+    found
+}
+
+#[test]
+fn the_small_configurations_are_exhausted() {
+    light().iter().for_each(|config| {
+        check(config);
+    });
+}
+
+/// Ready, `NotReady` are admission's, and `Nothing` is reported as an end; ABANDONED is reached by verdict alone.
+#[cfg(publication_model)]
+#[test]
+fn every_configuration_is_exhausted_and_everything_is_reached() {
+    use crate::phase::Phase;
+    use std::collections::BTreeSet;
+    let explored: Vec<Explored> = light().iter().chain(&heavy()).map(check).collect();
+    let reached: BTreeSet<&str> =
+        explored.iter().flat_map(|e| e.reached.iter().map(String::as_str)).collect();
+    println!("reached: {reached:?}");
+    for phase in Phase::ALL.into_iter().filter(|p| !matches!(p, Phase::Abandoned | Phase::Committed)) {
+        assert!(reached.contains(format!("phase {phase}").as_str()), "{phase} was not reached");
+    }
+    for class in [
+        "InProgress",
+        "PartialInProgress",
+        "PartialTerminal",
+        "CommittedPendingReceipt",
+        "Committed",
+        "FailedUnchanged",
+        "OutcomeUnknown",
+        "Cleanup",
+        "CleanupBlocked",
+    ] {
+        assert!(reached.contains(format!("class {class}").as_str()), "{class} was not reached");
+    }
+    for end in ["Succeeded", "Failed", "Gone", "Waiting", "Stalled"] {
+        assert!(reached.contains(format!("end {end}").as_str()), "{end} was not reached");
+    }
+    write(&explored);
+}
+
+/// `target/proof-report.json`, for CI and for readers.
+#[cfg(publication_model)]
+fn write(explored: &[Explored]) {
+    let configurations: Vec<serde_json::Value> = explored
+        .iter()
+        .map(|e| {
+            serde_json::json!({"name": e.name, "unique_states": e.unique_states, "exhausted": e.exhausted})
+        })
+        .collect();
+    let report = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/proof-report.json");
+    let known = std::fs::read(&report).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    let mut all: serde_json::Map<String, serde_json::Value> = known.unwrap_or_default();
+    all.insert("configurations".into(), configurations.into());
+    let text = serde_json::to_string_pretty(&all).expect("a map serialises");
+    std::fs::write(&report, text).expect("target/ is writable");
+}
