@@ -9,7 +9,7 @@ use publication_e2e::zookeeper::ZooKeeper;
 use publication_operator::clickhouse::probe::{Facade, ServerProbe, probe};
 use publication_operator::clickhouse::{
     Authority, BootstrapOutcome, Clock, Connection, ConnectionSpec, DistributedDdl, Endpoint, MemberCatalog,
-    Timeouts, TlsMaterial,
+    MemberProcesses, Timeouts, TlsMaterial,
 };
 use publication_protocol::authority::{Mutation, MutationAnswer, MutationOutcome, Now, Predicate};
 use publication_protocol::canonical::Digest;
@@ -22,12 +22,13 @@ use publication_protocol::intent::Intent;
 use publication_protocol::inventory::{Inventory, MemberView};
 use publication_protocol::limits::Deadlines;
 use publication_protocol::ports::{
-    Catalog, ControlTable, Ddl, Environment, MembersAnswer, MembersAsk, Owners, ReadFailure, Scope,
+    Catalog, ControlTable, Ddl, Environment, MembersAnswer, MembersAsk, Owners, Processes, ReadFailure, Scope,
 };
 use publication_protocol::publisher::{Ports, pass};
 use publication_protocol::queue::{HostResult, QueueView, Sought, host_result, view};
 use publication_protocol::record::{Owner, RawRow};
 use publication_protocol::sqltext::{Ddl as Kind, Statement, TableName};
+use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -549,6 +550,19 @@ async fn keeper_is_gone(live: &mut Live) {
     assert_eq!(scan, Err(ReadFailure::KeeperUnavailable));
 }
 
+// proves: J-3
+async fn running_statements(live: &Live) {
+    let processes = MemberProcesses::new(live.connection());
+    let ids = ["chpub1-late".to_owned()];
+    assert_eq!(processes.running(&ids).await, Some(false));
+    let late = json!({"table": "processes", "rows": [{"query_id": "x", "initial_query_id": "chpub1-late"}]});
+    live.cluster.members[1].admin("POST", "/system/overlay", late).await.unwrap();
+    assert_eq!(processes.running(&ids).await, Some(true));
+    assert_eq!(processes.running(&["chpub1-other".to_owned()]).await, Some(false));
+    let clear = json!({"table": "processes"});
+    live.cluster.members[1].admin("POST", "/system/clear", clear).await.unwrap();
+}
+
 async fn contract(name: &str, lane: Lane) {
     let run = async {
         let mut live = Live::start(name, lane).await;
@@ -558,6 +572,7 @@ async fn contract(name: &str, lane: Lane) {
         wrong_password(&live).await;
         wrong_servers(&live).await;
         hidden_is_not_absent(&live).await;
+        running_statements(&live).await;
         for target in ["orders", "a`b", "a\\b", "qry_1.cus", "таблица"] {
             publish(&live, target, true).await;
         }

@@ -201,9 +201,10 @@ pub fn cluster_rows(cluster: &str) -> Inner {
 /// J-3: how many queries with one of these ids run on the server, as asked or on behalf of one.
 pub fn running(query_ids: &[String]) -> Inner {
     let ids = literals(query_ids.iter().map(String::as_str));
+    // A scalar subquery is Nullable, whatever it counts.
     Inner(format!(
-        "SELECT {SERVER}, toUInt64((SELECT count() FROM system.processes \
-         WHERE query_id IN ({ids}) OR initial_query_id IN ({ids}))) AS running"
+        "SELECT {SERVER}, assumeNotNull(toUInt64((SELECT count() FROM system.processes \
+         WHERE query_id IN ({ids}) OR initial_query_id IN ({ids})))) AS running"
     ))
 }
 

@@ -118,10 +118,10 @@ fn of_slot(new: &mut ClusterPublicationStatus, slot: &Slot, report: &Report) {
     new.predecessor = payload.predecessor.as_ref().map(generation);
     new.desired = Some(generation(&payload.desired));
     let publication = payload.dispatches.first();
-    new.publication = publication.map(|d| statement(d, report));
+    new.publication = publication.and_then(|d| statement(d, report));
     new.dispatch_time = publication.map(|d| time(d.at_ms));
     let cleanup = payload.dispatches.iter().rfind(|d| d.action != Action::Publish);
-    new.cleanup = cleanup.map(|d| statement(d, report));
+    new.cleanup = cleanup.and_then(|d| statement(d, report));
     if let Some(evidence) = &report.evidence {
         new.evidence_digest = Some(evidence.to_string());
     }
@@ -136,7 +136,8 @@ fn generation(identity: &GenerationIdentity) -> GenerationStatus {
     GenerationStatus { uuid: identity.uuid.to_string(), digest: identity.digest().to_string() }
 }
 
-fn statement(dispatch: &Dispatch, report: &Report) -> StatementStatus {
+/// None when there is nothing to say: an empty object over one that had fields is applied as null, which the API refuses.
+fn statement(dispatch: &Dispatch, report: &Report) -> Option<StatementStatus> {
     let seen = report.queues.get(&dispatch.epoch);
     let summary = match (&dispatch.receipt, seen) {
         (Some(receipt), _) => Some(QueueSummary::of_receipt(receipt)),
@@ -148,11 +149,12 @@ fn statement(dispatch: &Dispatch, report: &Report) -> StatementStatus {
         QueueSummary::TerminalFailure => StatementResult::TerminalFailure,
         QueueSummary::NothingDispatched | QueueSummary::Unknown(_) => StatementResult::Unknown,
     });
-    StatementStatus {
+    let status = StatementStatus {
         entry: dispatch.entry.as_ref().map(|b| b.entry.clone()),
         query_digest: dispatch.entry.as_ref().map(|b| b.query_digest.to_string()),
         result: result.map(|r| r.as_str().to_owned()),
-    }
+    };
+    (status != StatementStatus::default()).then_some(status)
 }
 
 fn replicas(record: &Record, report: &Report) -> Vec<ReplicaStatus> {

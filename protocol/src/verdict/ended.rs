@@ -144,19 +144,14 @@ pub(super) fn cleared(afresh: &Afresh, name: &str) -> Result<Record, Finding> {
     }
     complete(afresh)?;
     nothing_unfinished(afresh, |row| fences.iter().any(|fence| fence.token.as_str() == row.token))?;
-    match (afresh.running, afresh.deadlines_past) {
-        (Some(false), true) => {}
-        (Some(true), _) => {
-            return Err(Finding::wait(
-                ErrorCode::VerdictStale,
-                "J-3",
-                "a member still runs a statement of that epoch",
-            ));
-        }
-        _ => {
-            let message = "the deadlines are not past yet, or not every member could say what it runs";
-            return Err(Finding::wait(ErrorCode::VerdictStale, "J-3", message));
-        }
+    let why_not = match (afresh.running, afresh.deadlines_past) {
+        (Some(false), true) => None,
+        (_, false) => Some("the deadlines are not past yet; looking again"),
+        (Some(true), true) => Some("a member still runs a statement of that epoch"),
+        (None, true) => Some("not every member says what it runs; looking again"),
+    };
+    if let Some(why_not) = why_not {
+        return Err(Finding::wait(ErrorCode::VerdictStale, "J-3", why_not));
     }
     let mut next = record.clone();
     next.payload.fenced.retain(|fence| fence.name != name);
