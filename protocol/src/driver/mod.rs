@@ -153,6 +153,8 @@ pub struct Driver {
     /// The server to write to and to read exactly: one that answered in this pass.
     server: Option<ServerUuid>,
     dispatched: u32,
+    /// D-5: when this observation began, before its scan (monotonic).
+    looked_at: u64,
     observed: u32,
     /// An identity that fits nothing was seen once in this pass.
     doubted: bool,
@@ -179,6 +181,7 @@ impl Driver {
             state: State::Start,
             server: None,
             dispatched: 0,
+            looked_at: 0,
             observed: 0,
             doubted: false,
             queue_evidence: None,

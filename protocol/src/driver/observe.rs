@@ -29,6 +29,7 @@ impl Driver {
             return self.finish(End::Waiting, vec![], Requeue::Now);
         }
         self.remember(&slot, tick);
+        self.looked_at = tick.now.boot_ms;
         self.seen_slot = Some(slot.clone());
         let tokens = slot.record.open_tokens();
         if tokens.is_empty() || slot.record.phase.is_final() {
@@ -96,7 +97,7 @@ impl Driver {
         let healthy = healthy(&slot.record, answer);
         let evidence = Evidence { states, drift, queues, healthy };
         let visibility_ms = self.intent.deadlines.visibility_wait_ms();
-        let seen_for = self.memory.seen.map_or(0, |(_, since)| tick.now.boot_ms.saturating_sub(since));
+        let seen_for = self.memory.seen.map_or(0, |(_, since)| self.looked_at.saturating_sub(since));
         let allowance = Allowance {
             visibility_over: seen_for > visibility_ms,
             retry_failed_drop: self.intent.changed,
