@@ -78,9 +78,9 @@ pub fn decide(control_database: &str, facts: &[FacadeFact], memory: FacadeMemory
     }
     let Some(root) = roots.first().copied() else {
         return match memory.root {
-            None => FacadeDecision::Draw,
+            None if !memory.was_ready => FacadeDecision::Draw,
             Some(root) if !memory.was_ready => FacadeDecision::Create(root),
-            Some(_) => FacadeDecision::Blocked(Finding::block(
+            _ => FacadeDecision::Blocked(Finding::block(
                 ErrorCode::AuthorityLost,
                 "B-6",
                 "the facade is gone from every member; no new root is drawn, see docs/recovery.md",
@@ -161,6 +161,61 @@ impl FacadeBinding {
                 "the facade is bound to other servers; a member was replaced or added: see docs/recovery.md (Rebound)".into(),
             ),
             None => block(ErrorCode::AuthorityMalformed, "the facade's binding row does not decode".into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity::Random;
+
+    fn root(byte: u8) -> RootId {
+        RootId::draw(&Random([byte; 32]))
+    }
+
+    fn members(roots: &[Option<RootId>]) -> Vec<FacadeFact> {
+        let tables = |root: &Option<RootId>| {
+            let table =
+                |root: &RootId| FacadeTable { database: "p".into(), root: Some(*root), schema_matches: true };
+            root.iter().map(table).collect()
+        };
+        roots.iter().map(|root| FacadeFact { member: "m".into(), tables: tables(root) }).collect()
+    }
+
+    fn memory(root: Option<RootId>, was_ready: bool) -> FacadeMemory {
+        FacadeMemory { root, was_ready }
+    }
+
+    fn code(decision: FacadeDecision) -> Option<ErrorCode> {
+        if let FacadeDecision::Blocked(finding) = decision { Some(finding.code) } else { None }
+    }
+
+    // proves: B-6
+    #[test]
+    fn a_root_is_drawn_only_where_none_was_ever_shown() {
+        let absent = members(&[None, None]);
+        assert_eq!(decide("p", &absent, memory(None, false)), FacadeDecision::Draw);
+        assert_eq!(decide("p", &absent, memory(Some(root(1)), false)), FacadeDecision::Create(root(1)));
+        assert_eq!(code(decide("p", &absent, memory(Some(root(1)), true))), Some(ErrorCode::AuthorityLost));
+        // The cluster's object was made anew, but a publication has shown a root.
+        assert_eq!(code(decide("p", &absent, memory(None, true))), Some(ErrorCode::AuthorityLost));
+    }
+
+    // proves: B-5, B-6
+    #[test]
+    fn what_is_there_must_be_one_facade_under_the_known_root() {
+        let partly = members(&[Some(root(1)), None]);
+        assert_eq!(decide("p", &partly, memory(None, false)), FacadeDecision::Create(root(1)));
+        let whole = members(&[Some(root(1)), Some(root(1))]);
+        assert_eq!(decide("p", &whole, memory(Some(root(1)), true)), FacadeDecision::Ready(root(1)));
+        let refused = [
+            (members(&[Some(root(1)), Some(root(2))]), memory(None, false), "p"),
+            (whole.clone(), memory(Some(root(2)), true), "p"),
+            (whole, memory(None, false), "elsewhere"),
+        ];
+        for (facts, known, database) in refused {
+            assert_eq!(code(decide(database, &facts, known)), Some(ErrorCode::CapabilityMissing));
         }
     }
 }

@@ -65,6 +65,10 @@ async fn labels(client: &Client, namespace: &str) -> Result<BTreeMap<String, Str
 /// Root of a cluster whose facade is ready; otherwise what stands against it.
 pub(crate) fn root(cluster: &PublicationCluster) -> Result<RootId, Finding> {
     let status = cluster.status.clone().unwrap_or_default();
+    // What a probe said of another spec says nothing of this one: its members may be another cluster's.
+    if status.observed_generation != cluster.metadata.generation {
+        return Err(unprobed(cluster));
+    }
     let root = status.facade_root.clone().and_then(|root| RootId::try_from(root).ok());
     match root {
         Some(root) if is_true(&status.conditions, ConditionType::FacadeReady) => Ok(root),
@@ -83,12 +87,13 @@ fn not_ready(cluster: &PublicationCluster) -> Finding {
             "B-5",
             format!("PublicationCluster {}: {}", cluster.name_any(), condition.message),
         ),
-        _ => Finding::wait(
-            ErrorCode::AuthorityUnavailable,
-            "B-5",
-            format!("PublicationCluster {} has not been probed yet", cluster.name_any()),
-        ),
+        _ => unprobed(cluster),
     }
+}
+
+fn unprobed(cluster: &PublicationCluster) -> Finding {
+    let message = format!("PublicationCluster {} has not been probed yet as it is now", cluster.name_any());
+    Finding::wait(ErrorCode::AuthorityUnavailable, "B-5", message)
 }
 
 /// the names of an object.

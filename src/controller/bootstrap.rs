@@ -7,7 +7,7 @@ use super::kube_writes::{Version, apply_status_over};
 use crate::api::PublicationCluster;
 use crate::clickhouse::probe::{Facade, ServerProbe, probe};
 use crate::clickhouse::{Authority, BootstrapOutcome, Connection, DistributedDdl, sql};
-use publication_protocol::admission::{Finding, label};
+use publication_protocol::admission::{Finding, label, read_failure};
 use publication_protocol::authority::{Mutation, MutationOutcome};
 use publication_protocol::canonical::Canonical;
 use publication_protocol::code::ErrorCode;
@@ -177,7 +177,7 @@ pub(super) async fn binding(connection: &Arc<Connection>, inventory: &Inventory)
     let binding = FacadeBinding::of(inventory);
     let read = authority.read_all(BINDING_KEY).await;
     if let Some((endpoint, failure)) = read.failures.first() {
-        return Err(publication_protocol::admission::read_failure(endpoint, *failure));
+        return Err(read_failure(endpoint, *failure));
     }
     let newest = read.rows.iter().filter_map(|(_, row)| row.as_ref()).max_by_key(|row| row.version);
     if let Some(found) = newest {

@@ -34,6 +34,10 @@ pub(super) async fn reconcile(cluster: Arc<PublicationCluster>, ctx: Arc<Context
     if cluster.metadata.deletion_timestamp.is_some() {
         return Ok(Action::await_change());
     }
+    // B-6 asks whether a publication ever showed a root: an empty cache would say no.
+    if !ctx.ready.is_ready() {
+        return Ok(Action::requeue(Duration::from_millis(200)));
+    }
     let mut examined = Examined::default();
     let version = Version::of(cluster.as_ref());
     let result = examine(&cluster, &ctx, &version, &mut examined).await;
@@ -63,7 +67,7 @@ async fn examine(
     examined.members = members(&probes);
     let servers = answered(&probes)?;
     let declared = cluster.spec.declare.internal_replication;
-    let direct = inventory(&cluster.spec.cluster_name, declared, &as_answer(&servers))?;
+    let direct = inventory_of(cluster, &servers)?;
     among_members(&connection, cluster, &direct, declared).await?;
     examined.inventory_digest = Some(direct.digest().to_string());
     capabilities(cluster, &direct, &servers)?;
@@ -80,6 +84,12 @@ fn answered(probes: &[EndpointProbe]) -> Result<Vec<ServerProbe>, Finding> {
         .iter()
         .map(|probe| probe.answer.clone().map_err(|failure| read_failure(&probe.label, failure)))
         .collect()
+}
+
+/// B-1, B-2, from what the endpoints' servers say.
+fn inventory_of(cluster: &PublicationCluster, servers: &[ServerProbe]) -> Result<Inventory, Finding> {
+    let declared = cluster.spec.declare.internal_replication;
+    inventory(&cluster.spec.cluster_name, declared, &as_answer(servers))
 }
 
 fn as_answer(servers: &[ServerProbe]) -> MembersAnswer {

@@ -1,5 +1,6 @@
 //! What all reconciliations share.
 
+use super::health::Readiness;
 use super::metrics::Metrics;
 use crate::api::{ClusterPublication, PublicationCluster};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -28,6 +29,8 @@ pub(super) struct Context {
     pub(super) publications: Store<ClusterPublication>,
     pub(super) recorder: Recorder,
     pub(super) metrics: Arc<Metrics>,
+    /// All caches have their first list.
+    pub(super) ready: Arc<Readiness>,
     /// Wakes objects that wait behind another one of the same target.
     pub(super) wake: futures::channel::mpsc::UnboundedSender<ObjectRef<ClusterPublication>>,
     remembered: Mutex<HashMap<String, Remembered>>,
@@ -44,6 +47,7 @@ impl Context {
         publications: Store<ClusterPublication>,
         recorder: Recorder,
         metrics: Arc<Metrics>,
+        ready: Arc<Readiness>,
         wake: futures::channel::mpsc::UnboundedSender<ObjectRef<ClusterPublication>>,
         stopping: Arc<AtomicBool>,
     ) -> Self {
@@ -55,6 +59,7 @@ impl Context {
             publications,
             recorder,
             metrics,
+            ready,
             wake,
             remembered,
             stopping,

@@ -3,14 +3,22 @@
 use super::metrics::Metrics;
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
+use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use hyper_util::server::conn::auto;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+/// Connections at once: probes and a scraper, not more.
+const CONNECTIONS_MAX: usize = 64;
+/// A client that says nothing is dropped.
+const HEADER_WITHIN: Duration = Duration::from_secs(5);
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// Counts the caches that are filled. Not by the stores' own waiting, of which only one waiter is woken.
 #[derive(Debug)]
@@ -33,15 +41,21 @@ impl Readiness {
         }
     }
 
-    fn is_ready(&self) -> bool {
+    pub(super) fn is_ready(&self) -> bool {
         self.missing.load(Ordering::SeqCst) == 0
     }
 }
 
 /// Serves until the process ends.
 pub(super) async fn serve(listener: TcpListener, ready: Arc<Readiness>, metrics: Arc<Metrics>) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
-        let Ok((stream, _peer)) = listener.accept().await else { continue };
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        let Ok((stream, _peer)) = listener.accept().await else {
+            // Out of file descriptors, say: trying again at once would only take a core.
+            tokio::time::sleep(ACCEPT_AGAIN).await;
+            continue;
+        };
         let (ready, metrics) = (Arc::clone(&ready), Arc::clone(&metrics));
         let answer = service_fn(move |request: Request<Incoming>| {
             let response = respond(request.uri().path(), &ready, &metrics);
@@ -49,8 +63,10 @@ pub(super) async fn serve(listener: TcpListener, ready: Arc<Readiness>, metrics:
         });
         tokio::spawn(async move {
             // A prober that hangs up is no event.
-            let _ =
-                auto::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), answer).await;
+            let mut server = http1::Builder::new();
+            server.timer(TokioTimer::new()).header_read_timeout(HEADER_WITHIN);
+            let _ = server.serve_connection(TokioIo::new(stream), answer).await;
+            drop(place);
         });
     }
 }

@@ -79,6 +79,7 @@ pub async fn run(listen: SocketAddr) -> Result<(), RunError> {
         publications.clone(),
         recorder,
         metrics,
+        Arc::clone(&ready),
         wake,
         Arc::clone(&stopping),
     ));

@@ -17,7 +17,7 @@ use publication_protocol::code::ErrorCode;
 use publication_protocol::driver::{End, Memory, Report, Requeue};
 use publication_protocol::identity::RootId;
 use publication_protocol::intent::Intent;
-use publication_protocol::limits::STALLED_REOBSERVE_MS;
+use publication_protocol::limits::{STALLED_REOBSERVE_MS, UNOBSERVED_GRACE_MS};
 use publication_protocol::publisher::{Ports, pass};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -156,13 +156,19 @@ fn refused(object: &ClusterPublication, ctx: &Context, finding: Finding) -> Repo
     let mut remembered = ctx.remembered(&uid);
     let attempt = remembered.memory.attempt;
     remembered.memory.attempt = attempt.saturating_add(1);
+    let since = *remembered.memory.trouble_since.get_or_insert(now().boot_ms);
     ctx.remember(&uid, remembered);
+    // F-3: an endpoint that stays unreachable beyond its grace is no longer only waited for.
+    let unreachable = finding.code == ErrorCode::EndpointUnavailable
+        && now().boot_ms.saturating_sub(since) > UNOBSERVED_GRACE_MS;
     // C-14: an object that never showed a version never had anything dispatched, so it may go (C-11 frees the slot).
     let undispatched = object.status.as_ref().is_none_or(|s| s.authority_version.is_none());
     let gone = object.metadata.deletion_timestamp.is_some() && undispatched;
-    let expired = undispatched && deadline_passed(object, now().wall_ms);
+    // Another object with the same invocation may have dispatched it: then only the record knows.
+    let alone = object.spec.invocation_id.is_none();
+    let expired = undispatched && alone && deadline_passed(object, now().wall_ms);
     let finding = if expired { too_late(&finding) } else { finding };
-    let blocked = finding.severity == Severity::Block;
+    let blocked = finding.severity == Severity::Block || unreachable;
     let end = match (gone, expired, blocked) {
         (true, ..) => End::Gone,
         (false, true, _) => End::Failed,

@@ -233,6 +233,13 @@ impl Driver {
         if let Some(finding) = found.missing {
             return self.give_up(finding, tick);
         }
+        // D-1, D-2: an endpoint that reaches a stranger would observe drift after the dispatch, or send it there.
+        let bound = &slot.record.payload.inventory;
+        let stranger = read.rows.iter().any(|(server, _)| bound.by_uuid(server).is_none());
+        if stranger || read.rows.len() != bound.members.len() {
+            let message = "members: the endpoints reach other servers than the cluster's members; list one URL for each member";
+            return self.give_up(Finding::block(ErrorCode::IncompleteInventory, "D-1", message), tick);
+        }
         if found.slot.as_ref() != Some(slot) {
             let message = "another worker changed the record first; looking again";
             return self.give_up(Finding::wait(ErrorCode::CasConflict, "D-1", message), tick);

@@ -95,6 +95,11 @@ pub fn judge(verdict: &Verdict, afresh: &Afresh, now: Now) -> Result<Record, Fin
         return Err(over(record, verdict.operation));
     }
     if afresh.digest() != verdict.evidence {
+        // A verdict is immutable and its refusal final: trouble that passes must not cost it.
+        if afresh.rows.is_none() || !afresh.members.failures.is_empty() {
+            let message = "not everything could be read; looking again";
+            return Err(Finding::wait(ErrorCode::VerdictStale, "J-1", message));
+        }
         let message = "the evidence is no longer what the verdict names; look again and decide anew";
         return Err(Finding::block(ErrorCode::VerdictStale, "J-1", message));
     }
