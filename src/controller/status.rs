@@ -41,7 +41,7 @@ pub(super) fn project(
         outcome,
         operation_id: facts.operation.clone().or_else(|| old.operation_id.clone()),
         facade_root: facts.root.map(|r| r.to_string()).or_else(|| old.facade_root.clone()),
-        start_time: old.start_time.clone().or_else(|| Some(now.clone())),
+        start_time: old.start_time.clone().or_else(|| Some(first_seen(report, now))),
         completion_time: match outcome {
             Some(Outcome::Succeeded | Outcome::Failed) => {
                 old.completion_time.clone().or_else(|| Some(now.clone()))
@@ -59,6 +59,12 @@ pub(super) fn project(
     new.cause = report.class.and_then(Classification::cause).map(str::to_owned);
     new.conditions = conditions(old, &new, facts, now);
     new
+}
+
+/// A first pass can end with everything done: it began no later than its record.
+fn first_seen(report: &Report, now: &Time) -> Time {
+    let prepared = report.slot.as_ref().map(|slot| time(slot.record.payload.prepared_ms));
+    prepared.filter(|prepared| prepared < now).unwrap_or_else(|| now.clone())
 }
 
 /// C-14: what the status shows before the first dispatching CAS.
@@ -291,7 +297,7 @@ fn dispatch(c: &mut Conditions<'_>, record: &Record, report: &Report) {
     if !dispatched {
         return;
     }
-    c.set(ConditionType::Dispatched, true, "Dispatched", "one statement was sent");
+    c.set(ConditionType::Dispatched, true, "Dispatched", "the publishing statement was sent once");
     if report.states.is_empty() {
         c.keep(ConditionType::ReplicasCommitted);
     } else {
