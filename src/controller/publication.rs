@@ -1,12 +1,13 @@
 //! One reconciliation of a ClusterPublication: a page of named steps.
 
+use super::conditions::is_true;
 use super::context::{Context, Remembered, kube_now};
 use super::credentials::connect;
 use super::environment::{System, now};
 use super::kube_writes::{Finalizer, Version, apply_status_over, has_finalizer, set_finalizer};
 use super::owners::ObjectOwners;
 use super::{events, resolve, status};
-use crate::api::{ClusterPublication, ORPHAN_ANNOTATION, PublicationCluster};
+use crate::api::{ClusterPublication, ConditionType, ORPHAN_ANNOTATION, PublicationCluster};
 use crate::clickhouse::{Authority, DistributedDdl, MemberCatalog};
 use crate::cluster_access::deadline_passed;
 use kube::ResourceExt;
@@ -175,7 +176,10 @@ fn refused(object: &ClusterPublication, ctx: &Context, finding: Finding) -> Repo
         (false, false, true) => End::Stalled,
         (false, false, false) => End::Waiting,
     };
-    let backoff_ms = (500_u64 << attempt.min(8)).min(60_000);
+    // Trouble that passes does not cost an object its place among those that wait for one target.
+    let shown = object.status.as_ref().map(|s| s.conditions.as_slice()).unwrap_or_default();
+    let converged = finding.severity == Severity::Wait && is_true(shown, ConditionType::CandidateConverged);
+    let backoff_ms = (500_u64 << attempt.min(6)).min(32_000);
     Report {
         end,
         slot: None,
@@ -186,7 +190,7 @@ fn refused(object: &ClusterPublication, ctx: &Context, finding: Finding) -> Repo
         queues: BTreeMap::new(),
         evidence: None,
         held: None,
-        converged: false,
+        converged,
         passed: Vec::new(),
         requeue: Requeue::AfterMs(if blocked { backoff_ms.max(5_000) } else { backoff_ms }),
         memory: Memory::default(),

@@ -102,7 +102,9 @@ impl ClickHouseCluster {
         try_join_all(self.members.iter().map(|m| m.set_password(user, password))).await?;
         let user = self.spec.users.entry(user.to_owned());
         user.or_insert_with(|| User { password: String::new() }).password = password.to_owned();
-        Ok(())
+        // A member that is restarted later reads it from there.
+        let spec = serde_json::to_vec(&self.spec).context("spec")?;
+        std::fs::write(&self.spec_file, spec).context("spec file")
     }
 
     pub fn log_tails(&self) -> String {
