@@ -95,10 +95,7 @@ async fn refused(
         for object in &objects {
             api.create(&PostParams::default(), object).await.context(format!("create {name}"))?;
         }
-        let mut next = last;
-        // The operator may have added its finalizer meanwhile: the version of now.
-        next.metadata.resource_version = api.get(&name).await.context("get")?.metadata.resource_version;
-        let answer = api.replace(&name, judged, &next).await;
+        let answer = replaced(&api, &name, judged, last).await?;
         api.delete(&name, &kube::api::DeleteParams::default()).await.context("delete")?;
         answer
     };
@@ -107,6 +104,24 @@ async fn refused(
         Err(kube::Error::Api(status)) if status.message.contains(expected) => None,
         Err(error) => Some(format!("refused, but not with {expected:?}: {error}")),
     })
+}
+
+/// The answer to a replacement over the object of now: the operator may write its finalizer or
+/// status between our read and our write, and that conflict says nothing of the manifest.
+async fn replaced(
+    api: &Api<DynamicObject>,
+    name: &str,
+    judged: &PostParams,
+    mut next: DynamicObject,
+) -> Result<kube::Result<DynamicObject>> {
+    const CONFLICT: u16 = 409;
+    loop {
+        next.metadata.resource_version = api.get(name).await.context("get")?.metadata.resource_version;
+        match api.replace(name, judged, &next).await {
+            Err(kube::Error::Api(status)) if status.code == CONFLICT => {}
+            answer => return Ok(answer),
+        }
+    }
 }
 
 /// Statements about this case's object: its tables, its slot, its operation.
