@@ -140,6 +140,33 @@ fn roles_groups_prefixes_and_revocations_are_understood() {
     }
 }
 
+// proves: K19, B-9
+#[test]
+fn tables_are_seen_only_through_a_right_that_is_whole() {
+    // A catalog hides the tables of `secret`, and what depends on the target there, when this is all that shows them.
+    let taken = |access: &str| Grant { revoked: true, ..scoped(access, "secret", None) };
+    let without = || least().into_iter().filter(|g| g.access != "SHOW TABLES").collect::<Vec<_>>();
+    let with = |more: &[Grant]| [without(), more.to_vec()].concat();
+    let cases = [
+        (with(&[granted("SELECT")]), true),
+        (with(&[granted("SELECT"), taken("SELECT")]), false),
+        (with(&[granted("SELECT"), taken("SELECT"), granted("INSERT")]), true),
+        (with(&[granted("CREATE"), taken("CREATE TABLE")]), false),
+        (with(&[granted("SELECT"), taken("ALL")]), false),
+        (with(&[granted("SHOW"), granted("SELECT"), taken("SELECT")]), true),
+        // The other way round: a table that may be read is seen.
+        (with(&[granted("SHOW"), granted("SELECT"), taken("SHOW TABLES")]), true),
+        (with(&[granted("SHOW"), taken("SHOW TABLES")]), false),
+    ];
+    for (at, (grants, suffice)) in cases.into_iter().enumerate() {
+        let found = judged(true, &[], |a| a.members[1].grants.clone_from(&grants));
+        assert_eq!(found.is_empty(), suffice, "case {at}: {found:?}");
+        if !suffice {
+            says(&one(found), &["SHOW TABLES ON *.*", SECOND]);
+        }
+    }
+}
+
 // proves: K19, B-2
 #[test]
 fn refused_reads_are_listed_by_member_and_others_wait() {

@@ -35,17 +35,31 @@ impl Right {
         }
     }
 
-    /// Whether a grant of `access` holds it: the right, a group around it, or what implies it.
+    /// Whether a grant of `access` holds it: the right itself, or a group around it.
     fn is_in(self, access: &str) -> bool {
         let groups: &[&str] = match self {
             Self::Select | Self::Insert | Self::Cluster => &[],
             Self::CreateTable => &["CREATE"],
             Self::DropTable => &["DROP"],
             Self::AlterUpdate => &["ALTER", "ALTER TABLE"],
-            // Whoever may do something with a table sees it.
-            Self::ShowTables => &["SHOW", "SELECT", "INSERT", "CREATE", "CREATE TABLE", "DROP", "DROP TABLE"],
+            Self::ShowTables => &["SHOW"],
         };
         access == "ALL" || access == self.as_str() || groups.contains(&access)
+    }
+
+    /// Any of these gives it: whoever may do something with a table sees it.
+    fn given_by(self) -> &'static [Self] {
+        match self {
+            Self::ShowTables => {
+                &[Self::ShowTables, Self::Select, Self::Insert, Self::CreateTable, Self::DropTable]
+            }
+            Self::Select => &[Self::Select],
+            Self::Insert => &[Self::Insert],
+            Self::CreateTable => &[Self::CreateTable],
+            Self::DropTable => &[Self::DropTable],
+            Self::AlterUpdate => &[Self::AlterUpdate],
+            Self::Cluster => &[Self::Cluster],
+        }
     }
 }
 
@@ -116,8 +130,13 @@ pub(super) fn missing(
     })
 }
 
-/// Whether the user, or one of its roles, holds a right: granted, and no part of it taken away again.
+/// Whether the user, or one of its roles, holds a right, or one that gives it.
 fn held(grants: &[Grant], right: Right, on: Option<&TableName>) -> bool {
+    right.given_by().iter().any(|giving| held_whole(grants, *giving, on))
+}
+
+/// Granted, and no part of it taken away again: what is left of a part covers no more than that.
+fn held_whole(grants: &[Grant], right: Right, on: Option<&TableName>) -> bool {
     let about = |grant: &&Grant| grant.own && right.is_in(&grant.access);
     let given: BTreeSet<&str> = grants
         .iter()
@@ -126,10 +145,9 @@ fn held(grants: &[Grant], right: Right, on: Option<&TableName>) -> bool {
         .map(|g| g.grantee.as_str())
         .collect();
     given.into_iter().any(|grantee| {
+        // Without a table: any revocation takes a part of everything.
         let takes = |g: &&Grant| g.revoked && g.grantee == grantee && on.is_none_or(|_| covers(g, on));
-        // Without a table: any revocation takes a part of everything. One that only implies the right takes nothing.
-        let own = |g: &&Grant| right != Right::ShowTables || g.access.starts_with("SHOW");
-        !grants.iter().filter(about).filter(takes).any(|g| own(&g))
+        !grants.iter().filter(about).any(|g| takes(&g))
     })
 }
 
