@@ -143,6 +143,19 @@ impl FacadeBinding {
         }
     }
 
+    /// Whether a facade that some members have may be filled on the others (B-6). Not where it serves these servers
+    /// under another name: a facade is never left behind on servers of somebody else's cluster. Other servers under the
+    /// same name are a member that came (J-4): it needs the facade before a Rebound can speak of it.
+    ///
+    /// # Errors
+    /// The finding that stands against it.
+    pub fn admits_filling(&self, row: Option<&RawRow>) -> Result<(), Finding> {
+        match row.map(|row| self.matches(row)) {
+            Some(Err(finding)) if finding.code != ErrorCode::IncompleteInventory => Err(finding),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether a row that was read binds exactly this.
     ///
     /// # Errors
@@ -200,6 +213,28 @@ mod tests {
         assert_eq!(code(decide("p", &absent, memory(Some(root(1)), true))), Some(ErrorCode::AuthorityLost));
         // The cluster's object was made anew, but a publication has shown a root.
         assert_eq!(code(decide("p", &absent, memory(None, true))), Some(ErrorCode::AuthorityLost));
+    }
+
+    // proves: B-5, B-6, J-4
+    #[test]
+    fn a_facade_is_not_filled_over_somebody_elses() {
+        let binding = |cluster: &str, servers: &[&str]| FacadeBinding {
+            schema: 1,
+            cluster: cluster.into(),
+            servers: servers.iter().filter_map(|s| ServerUuid::parse(s)).collect(),
+        };
+        const A: &str = "00000000-0000-0000-0000-000000000001";
+        const B: &str = "00000000-0000-0000-0000-000000000002";
+        let wanted = binding("main", &[A, B]);
+        // No row yet: a bootstrap that did not come to its end. Fewer servers: a member was added.
+        assert_eq!(wanted.admits_filling(None), Ok(()));
+        for fine in [binding("main", &[A, B]), binding("main", &[A])] {
+            assert_eq!(wanted.admits_filling(Some(&fine.encode())), Ok(()));
+        }
+        let refused = |row: RawRow| wanted.admits_filling(Some(&row)).err().map(|f| f.code);
+        assert_eq!(refused(binding("other", &[A]).encode()), Some(ErrorCode::AuthorityConflict));
+        let garbled = RawRow { payload: "?".into(), ..wanted.encode() };
+        assert_eq!(refused(garbled), Some(ErrorCode::AuthorityMalformed));
     }
 
     // proves: B-5, B-6

@@ -16,8 +16,9 @@ use publication_protocol::facade::{
 };
 use publication_protocol::identity::{Action, CorrelationToken, RootId};
 use publication_protocol::inventory::Inventory;
-use publication_protocol::ports::{ControlTable, Ddl, Environment};
+use publication_protocol::ports::{AuthorityRead, ControlTable, Ddl, Environment, ReadFailure};
 use publication_protocol::queue::{QueueDoubt, QueueView, Sought, view};
+use publication_protocol::record::VersionedRow;
 use publication_protocol::sqltext::{Ddl as Statement, Statement as Full, TableName};
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,7 +43,12 @@ pub(super) async fn facade(
     match decide(database, &facts(database, inventory, servers), memory) {
         FacadeDecision::Ready(root) => Ok(root),
         FacadeDecision::Blocked(finding) => Err(finding),
-        FacadeDecision::Create(root) => create(ctx, connection, inventory, root).await,
+        FacadeDecision::Create(root) => {
+            if servers.iter().any(|server| !server.facades.is_empty()) {
+                may_fill(connection, inventory).await?;
+            }
+            create(ctx, connection, inventory, root).await
+        }
         FacadeDecision::Draw => {
             let root = RootId::draw(&System.random());
             record_root(ctx, cluster, root).await?;
@@ -86,6 +92,19 @@ async fn record_root(
             "the new root could not be written to the status",
         )
     })
+}
+
+/// B-5, B-6: whose a facade is that only some members have is asked before anything is created over it.
+async fn may_fill(connection: &Arc<Connection>, inventory: &Inventory) -> Result<(), Finding> {
+    let read = Authority::new(Arc::clone(connection)).read_all(BINDING_KEY).await;
+    if let Some((endpoint, failure)) = read.failures.iter().find(|(_, f)| *f != ReadFailure::NoTable) {
+        return Err(read_failure(endpoint, *failure));
+    }
+    FacadeBinding::of(inventory).admits_filling(newest(&read).map(|found| &found.row))
+}
+
+fn newest(read: &AuthorityRead) -> Option<&VersionedRow> {
+    read.rows.iter().filter_map(|(_, row)| row.as_ref()).max_by_key(|row| row.version)
 }
 
 async fn create(
@@ -179,8 +198,7 @@ pub(super) async fn binding(connection: &Arc<Connection>, inventory: &Inventory)
     if let Some((endpoint, failure)) = read.failures.first() {
         return Err(read_failure(endpoint, *failure));
     }
-    let newest = read.rows.iter().filter_map(|(_, row)| row.as_ref()).max_by_key(|row| row.version);
-    if let Some(found) = newest {
+    if let Some(found) = newest(&read) {
         return binding.matches(&found.row);
     }
     let Some((server, _)) = read.rows.first() else { return Err(unfinished("no member answered")) };
