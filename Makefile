@@ -9,7 +9,7 @@ help:
 	  'make demo    the main job end to end on an embedded cluster; KEEP=1 leaves it running' \
 	  'make test    every suite (ONLY="unit acceptance" runs some)' \
 	  'make lint    rustfmt, clippy, cargo-deny, generated files' \
-	  'make rules   which test proves which rule of the protocol' \
+	  'make rules   which test proves which rule of the protocol and which case from the field' \
 	  'make crds    regenerate crds/ and the copies in the chart' \
 	  'make tools   build the tools only'
 

@@ -487,7 +487,7 @@ async fn publish(live: &Live, target: &str, with_predecessor: bool) {
     eprintln!("published {target:?} in {} more passes, {} scans", passes, ddl.scans());
 }
 
-// proves: B-2
+// proves: B-2, K09
 async fn wrong_servers(live: &Live) {
     let servers = live.servers();
     let spec = live.spec();

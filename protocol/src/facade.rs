@@ -5,7 +5,8 @@ use crate::canonical::Digest;
 use crate::code::ErrorCode;
 use crate::identity::{RootId, ServerUuid};
 use crate::inventory::Inventory;
-use crate::record::RawRow;
+use crate::limits::RECORD_BYTES_MAX;
+use crate::record::{RawRow, RecordError};
 use serde::{Deserialize, Serialize};
 
 /// Fixed name of the facade in the platform's control database.
@@ -57,18 +58,18 @@ pub enum FacadeDecision {
 
 /// B-5, B-6. `facts` has one entry for every member.
 pub fn decide(control_database: &str, facts: &[FacadeFact], memory: FacadeMemory) -> FacadeDecision {
-    let mut roots: Vec<RootId> = Vec::new();
+    let mut roots: Vec<(&str, RootId)> = Vec::new();
     let mut absent = 0;
     for fact in facts {
         match fact.tables.as_slice() {
             [] => absent += 1,
             [table] => match check(control_database, &fact.member, table) {
-                Ok(root) => roots.push(root),
+                Ok(root) => roots.push((&fact.member, root)),
                 Err(finding) => return FacadeDecision::Blocked(finding),
             },
             several => {
                 let message = format!(
-                    "{} has {} facades; exactly one over all databases is allowed",
+                    "{} has {} tables {FACADE_TABLE}; drop all but the one in controlDatabase",
                     fact.member,
                     several.len()
                 );
@@ -76,7 +77,7 @@ pub fn decide(control_database: &str, facts: &[FacadeFact], memory: FacadeMemory
             }
         }
     }
-    let Some(root) = roots.first().copied() else {
+    let Some((_, first)) = roots.first().copied() else {
         return match memory.root {
             None if !memory.was_ready => FacadeDecision::Draw,
             Some(root) if !memory.was_ready => FacadeDecision::Create(root),
@@ -87,9 +88,14 @@ pub fn decide(control_database: &str, facts: &[FacadeFact], memory: FacadeMemory
             )),
         };
     };
-    if roots.iter().any(|other| *other != root) || memory.root.is_some_and(|known| known != root) {
-        let message =
-            "members have facades under different Keeper roots, or another root than the status shows";
+    let (root, known) = match memory.root {
+        Some(root) => (root, "the status shows"),
+        None => (first, "another member has"),
+    };
+    if let Some((member, other)) = roots.iter().find(|(_, other)| *other != root) {
+        let message = format!(
+            "{member}: {FACADE_TABLE} has the Keeper root {other}, {known} {root}; drop the one that is not this cluster's"
+        );
         return FacadeDecision::Blocked(Finding::block(ErrorCode::CapabilityMissing, "B-5", message));
     }
     if absent == 0 { FacadeDecision::Ready(root) } else { FacadeDecision::Create(root) }
@@ -101,13 +107,16 @@ fn check(control_database: &str, member: &str, table: &FacadeTable) -> Result<Ro
         Finding::block(ErrorCode::CapabilityMissing, "B-5", message)
     };
     if table.database != control_database {
-        return Err(block("exists in another database than controlDatabase"));
+        return Err(block("exists in another database than controlDatabase; drop it there"));
     }
     if !table.schema_matches {
-        return Err(block("has another schema than this operator's"));
+        return Err(block("has another schema than this operator's; run the operator version that made it"));
     }
-    table.root.ok_or_else(|| block("has a Keeper root that is not the operator's"))
+    table.root.ok_or_else(|| block("has a Keeper root that no operator drew; rename or drop it"))
 }
+
+/// Version of the reserved row's payload.
+const BINDING_SCHEMA: u64 = 1;
 
 /// Payload of the reserved row.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -156,24 +165,44 @@ impl FacadeBinding {
         }
     }
 
+    /// Reads a row as strictly as a record (C-9).
+    fn decode(row: &RawRow) -> Result<Self, RecordError> {
+        if row.payload.len() > RECORD_BYTES_MAX {
+            return Err(RecordError::Oversized(row.payload.len()));
+        }
+        if Digest::of_bytes(row.payload.as_bytes()).to_string() != row.payload_sha256 {
+            return Err(RecordError::DigestMismatch);
+        }
+        let json: serde_json::Value =
+            serde_json::from_str(&row.payload).map_err(|_| RecordError::Malformed("payload"))?;
+        match json.get("schema").and_then(serde_json::Value::as_u64) {
+            None => return Err(RecordError::Malformed("schema")),
+            Some(BINDING_SCHEMA) => {}
+            Some(other) => return Err(RecordError::UnknownVersion(other)),
+        }
+        serde_json::from_value(json).map_err(|_| RecordError::Malformed("payload"))
+    }
+
     /// Whether a row that was read binds exactly this.
     ///
     /// # Errors
     /// The finding that stands against it.
     pub fn matches(&self, row: &RawRow) -> Result<(), Finding> {
-        let found: Option<Self> = serde_json::from_str(&row.payload).ok();
         let block = |code, message: String| Err(Finding::block(code, "B-5", message));
-        match found {
-            Some(found) if found == *self => Ok(()),
-            Some(found) if found.cluster != self.cluster => block(
+        match Self::decode(row) {
+            Ok(found) if found == *self => Ok(()),
+            Ok(found) if found.cluster != self.cluster => block(
                 ErrorCode::AuthorityConflict,
                 format!("the facade serves these servers under the cluster name {}; one name only", found.cluster),
             ),
-            Some(_) => block(
+            Ok(_) => block(
                 ErrorCode::IncompleteInventory,
                 "the facade is bound to other servers; a member was replaced or added: see docs/recovery.md (Rebound)".into(),
             ),
-            None => block(ErrorCode::AuthorityMalformed, "the facade's binding row does not decode".into()),
+            Err(error) => block(
+                ErrorCode::AuthorityMalformed,
+                format!("the facade's binding row: {error}; it is never overwritten, see docs/recovery.md"),
+            ),
         }
     }
 }

@@ -41,7 +41,7 @@ fn refused(cases: &[(Change, ErrorCode, &'static str, Severity, &[&str])]) {
     }
 }
 
-// proves: B-1, B-7, B-8
+// proves: B-1, B-7, B-8, K08
 #[test]
 fn what_is_admitted_is_bound() {
     let bound = judged(|_| {}).expect("admitted");
@@ -69,7 +69,7 @@ fn what_is_admitted_is_bound() {
     assert_eq!(gap.expect("admitted").inventory.members[1].replica, 3);
 }
 
-// proves: B-1
+// proves: B-1, K07, K08
 #[test]
 fn wrong_topologies_k07_k08() {
     use ErrorCode::{IncompleteInventory, UnsupportedTopology};
@@ -137,7 +137,7 @@ fn wrong_topologies_k07_k08() {
     assert!(declared(lacking) && !declared(off));
 }
 
-// proves: B-2
+// proves: B-2, K09
 #[test]
 fn partial_duplicate_and_failed_answers_are_no_evidence_k09() {
     use ErrorCode::{AccessDenied, AuthorityUnavailable, EndpointUnavailable, IncompleteInventory};
@@ -170,7 +170,7 @@ fn partial_duplicate_and_failed_answers_are_no_evidence_k09() {
     assert_eq!((silent.rule, silent.severity), ("B-2", Severity::Wait), "not said is not absent");
 }
 
-// proves: B-3, B-7
+// proves: B-3, B-7, K18
 #[test]
 fn wrong_objects_k18() {
     use ErrorCode::{CandidateInvalid, TargetInvalid};
@@ -204,7 +204,7 @@ fn wrong_objects_k18() {
     assert!(none.code == CandidateInvalid && none.message.contains("missing on replica 2"));
 }
 
-// proves: B-7, A-4
+// proves: B-7, A-4, K04, K27
 #[test]
 fn mixed_and_colliding_generations_k04_k27() {
     use ErrorCode::{CandidateInvalid, TargetInvalid};
@@ -264,7 +264,7 @@ fn spoil_candidates(answer: &mut MembersAnswer, spoil: fn(&mut TableFact)) {
     }
 }
 
-// proves: B-8
+// proves: B-8, K25
 #[test]
 fn every_field_of_an_unhealthy_candidate_is_named_k25() {
     let cases: [(fn(&mut Health), &str); 11] = [

@@ -120,10 +120,24 @@ fn the_inventory_digest_knows_members_and_not_their_order() {
     }
 }
 
-// proves: A-8
+// proves: A-8, K01
 #[test]
 fn hostile_names_of_k01_are_accepted_and_reserved_ones_refused() {
-    for target in ["qry_1.cus", "order", "a`b", "a\\b", "таблица", "a__pub", "x_"] {
+    let odd = [
+        "qry_1.cus",
+        "order",
+        "a`b",
+        "a\\b",
+        "таблица",
+        "a__pub",
+        "x_",
+        "my-table",
+        "it's",
+        "a \"b\" c",
+        "`",
+        ".",
+    ];
+    for target in odd {
         let names = Names::new("ch-cluster", "my-db", target, &format!("{target}__pub_1")).expect(target);
         let retired = names.retired(&random(1));
         assert!(retired.starts_with(&format!("{target}__retired_")));
@@ -145,7 +159,7 @@ fn hostile_names_of_k01_are_accepted_and_reserved_ones_refused() {
     assert_eq!(refused(&long, &format!("{long}__pub_1")), NameError::Malformed { field: "target" });
 }
 
-// proves: A-8
+// proves: A-8, K02
 #[test]
 fn names_that_could_never_be_dropped_are_refused_k02() {
     let (database, target) = ("d".repeat(100), "c".repeat(100));
@@ -159,6 +173,20 @@ fn names_that_could_never_be_dropped_are_refused_k02() {
     ));
     let target = "c".repeat(80);
     assert!(Names::new("c", &database, &target, &format!("{target}__pub_1")).is_ok());
+    // The longest name that a manifest may have; what its retired name would be is what counts.
+    let told = |database: &str, target: &str| {
+        let names = Names::new("c", database, target, &format!("{target}__pub_1"));
+        names.map(|_| ()).map_err(|error| error.to_string())
+    };
+    assert_eq!(
+        told("d", &"x".repeat(200)),
+        Err("candidate: a name has 1 to 200 bytes and no control characters".to_owned())
+    );
+    assert_eq!(
+        told("d", &"x".repeat(193)),
+        Err("retired name: 220 escaped bytes with its database, 213 allowed; shorten it".to_owned())
+    );
+    assert_eq!(told("d", &"x".repeat(186)), Ok(()));
 }
 
 const UUID: &str = "0f0f0f0f-1111-2222-3333-444444444444";
@@ -167,7 +195,7 @@ fn engine(text: &str) -> Option<EngineFull> {
     EngineFull::parse(text, &TableUuid::parse(UUID).expect("a UUID"))
 }
 
-// proves: A-4
+// proves: A-4, K03
 #[test]
 fn engine_spellings_of_k03() {
     for text in [

@@ -108,7 +108,7 @@ fn missing_extra_duplicate_and_null_hosts_are_unknown() {
     }
 }
 
-// proves: E, D-3
+// proves: E, D-3, K12
 #[test]
 fn each_null_of_k12_alone_proves_nothing() {
     let record = dispatching();

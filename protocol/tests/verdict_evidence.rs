@@ -8,38 +8,14 @@ use publication_protocol::evidence::{queue_digest, tokens};
 use publication_protocol::generation::{NotAGeneration, TableFact};
 use publication_protocol::identity::Action;
 use publication_protocol::phase::Phase;
-use publication_protocol::ports::{MembersAnswer, ReadFailure};
+use publication_protocol::ports::ReadFailure;
 use publication_protocol::queue::{ExceptionText, QueueRow};
-use publication_protocol::record::{Record, Slot};
+use publication_protocol::record::Record;
 use publication_protocol::verdict::Afresh;
 use support::build::{
-    ALIEN, CANDIDATE, NEW, OLD, RETIRED, TARGET, answer, dispatched, inventory, prepared, queue_row,
-    record_in, server,
+    ALIEN, CANDIDATE, NEW, OLD, RETIRED, TARGET, dispatched, prepared, queue_row, record_in, server,
 };
-
-/// Two members with this target; every other name is absent.
-fn afresh(record: Record, targets: [Option<u64>; 2]) -> Afresh {
-    let names = record.all_names();
-    let members = [1, 2].map(|at: u32| {
-        let tables: Vec<(&str, Option<u64>)> = names
-            .iter()
-            .map(|name| (name.as_str(), targets[at as usize - 1].filter(|_| name == TARGET)))
-            .collect();
-        answer(2, at, &tables)
-    });
-    Afresh {
-        slot: Slot { record, version: 7 },
-        rows: Some(vec![]),
-        members: MembersAnswer { members: members.to_vec(), failures: vec![] },
-        inventory: Ok(inventory(2)),
-        running: Some(false),
-        deadlines_past: true,
-    }
-}
-
-fn put(afresh: &mut Afresh, member: usize, name: &str, fact: TableFact) {
-    afresh.members.members[member].tables.insert(name.into(), fact);
-}
+use support::verdicts::{afresh, put};
 
 fn unfinished(record: &Record, at: u32) -> QueueRow {
     queue_row(record, record.last_dispatch().unwrap(), at, None)

@@ -7,38 +7,14 @@ use publication_protocol::canonical::Digest;
 use publication_protocol::code::ErrorCode;
 use publication_protocol::generation::{NotAGeneration, TableFact};
 use publication_protocol::phase::Phase;
-use publication_protocol::ports::{MembersAnswer, ReadFailure};
+use publication_protocol::ports::ReadFailure;
 use publication_protocol::queue::{ExceptionText, QueueRow};
-use publication_protocol::record::{Record, Slot};
+use publication_protocol::record::Record;
 use publication_protocol::verdict::{Afresh, Decision, Verdict, judge};
 use support::build::{
-    ALIEN, CANDIDATE, NEW, OLD, REPRINTED, RETIRED, TARGET, answer, inventory, now, queue_row, record_in,
-    server,
+    ALIEN, CANDIDATE, NEW, OLD, REPRINTED, RETIRED, TARGET, now, queue_row, record_in, server,
 };
-
-/// Two members with this target; every other name is absent.
-fn afresh(record: Record, targets: [Option<u64>; 2]) -> Afresh {
-    let names = record.all_names();
-    let members = [1, 2].map(|at: u32| {
-        let tables: Vec<(&str, Option<u64>)> = names
-            .iter()
-            .map(|name| (name.as_str(), targets[at as usize - 1].filter(|_| name == TARGET)))
-            .collect();
-        answer(2, at, &tables)
-    });
-    Afresh {
-        slot: Slot { record, version: 7 },
-        rows: Some(vec![]),
-        members: MembersAnswer { members: members.to_vec(), failures: vec![] },
-        inventory: Ok(inventory(2)),
-        running: Some(false),
-        deadlines_past: true,
-    }
-}
-
-fn put(afresh: &mut Afresh, member: usize, name: &str, fact: TableFact) {
-    afresh.members.members[member].tables.insert(name.into(), fact);
-}
+use support::verdicts::{afresh, put};
 
 fn judged(afresh: &Afresh, decision: Decision) -> Result<Record, String> {
     let operation = afresh.slot.record.operation;

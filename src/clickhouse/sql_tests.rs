@@ -55,6 +55,25 @@ fn distributed_statements() {
     insta::assert_snapshot!(text.join("\n"));
 }
 
+/// One pair is exchanged, one table is renamed; a drop waits for nothing and needs nothing to be there.
+// proves: B-10, K22
+#[test]
+fn there_are_three_forms_of_statement() {
+    let texts: Vec<String> = statements("main", "shop", "orders")
+        .iter()
+        .map(|wanted| statement(wanted).unwrap().text().to_owned())
+        .collect();
+    assert_eq!(
+        texts,
+        [
+            "EXCHANGE TABLES `shop`.`orders` AND `shop`.`orders__pub_1` ON CLUSTER `main`",
+            "RENAME TABLE `shop`.`orders__pub_1` TO `shop`.`orders` ON CLUSTER `main`",
+            "RENAME TABLE `shop`.`orders__pub_1` TO `shop`.`orders__retired_0123456789abcdef` ON CLUSTER `main`",
+            "DROP TABLE IF EXISTS `shop`.`orders__retired_0123456789abcdef` ON CLUSTER `main`",
+        ]
+    );
+}
+
 // proves: B-6, K01
 #[test]
 fn facade_statements() {

@@ -54,6 +54,7 @@ fn api(s: &Stage, object: &DynamicObject) -> Result<Api<DynamicObject>> {
     Ok(s.env.control_plane.api(kind, FIXTURES))
 }
 
+// proves: A-8
 async fn manifests_good_and_bad(s: &mut Stage) -> Result<()> {
     s.env.namespace(FIXTURES).await?;
     // Judged, not stored: the operator has nothing to do with them.

@@ -207,7 +207,7 @@ async fn errors_of_publications(s: &mut Stage) -> Result<()> {
     s.env.control_plane.delete(Kind::Cluster, PLATFORM, "closed").await
 }
 
-// proves: B-8
+// proves: B-8, K25
 async fn unhealthy_candidate_recovers(s: &mut Stage) -> Result<()> {
     s.tables(true, 5).await?;
     s.env.cluster.member(1)?.replica_fault(&s.database, CANDIDATE, "queue_size", json!(3)).await?;

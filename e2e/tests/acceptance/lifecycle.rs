@@ -124,7 +124,7 @@ async fn deleted_and_unreachable(s: &mut Stage) -> Result<()> {
     s.expect_entries(1, 1, 1).await
 }
 
-// proves: F-2, F-3
+// proves: F-2, F-3, K30
 async fn deleted_while_in_flight(s: &mut Stage) -> Result<()> {
     s.tables(true, 5).await?;
     s.env.cluster.member(1)?.ddl_pause().await?;
@@ -154,7 +154,7 @@ async fn deleted_while_fail_closed(s: &mut Stage) -> Result<()> {
     s.expect_entries(1, 0, 0).await
 }
 
-// proves: F-2
+// proves: F-2, K30
 async fn secret_rotated_under_way(s: &mut Stage) -> Result<()> {
     s.tables(true, 5).await?;
     s.env.cluster.member(1)?.ddl_pause().await?;
@@ -188,6 +188,7 @@ async fn undispatched_in(s: &Stage, space: &str) -> Result<()> {
     s.env.wait_for(Kind::Publication, space, "never", SOON, "CANDIDATE_INVALID", refused).await
 }
 
+// proves: K30
 async fn namespace_goes(s: &mut Stage) -> Result<()> {
     s.env.cluster.table_with_rows(&s.database, TARGET, 3, 0).await?;
     let client = s.env.control_plane.client();

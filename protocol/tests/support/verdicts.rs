@@ -1,6 +1,6 @@
 //! A person with a verdict: looks, decides, and renames tables by hand.
 
-use super::build::{CANDIDATE, DEADLINES, TARGET, entry_name, root};
+use super::build::{CANDIDATE, DEADLINES, TARGET, answer, entry_name, inventory, root};
 use super::ports::Worker;
 use super::stepper::Stepper;
 use super::world::{Entry, World};
@@ -8,8 +8,10 @@ use futures::executor::block_on;
 use publication_protocol::adjudicate::{Outcome, Ports, SlotName, look, pass};
 use publication_protocol::code::ErrorCode;
 use publication_protocol::driver::{Call, Input, Memory};
+use publication_protocol::generation::TableFact;
 use publication_protocol::intent::Intent;
-use publication_protocol::record::Slot;
+use publication_protocol::ports::MembersAnswer;
+use publication_protocol::record::{Record, Slot};
 use publication_protocol::sqltext::{Ddl, Statement, TableName};
 use publication_protocol::verdict::{Afresh, Decision, Verdict};
 use std::collections::BTreeMap;
@@ -33,6 +35,30 @@ pub fn see(world: &World) -> Afresh {
     let ports = Ports { control: &w, catalog: &w, ddl: &w, processes: &w, environment: &w };
     let found = block_on(look(&slot_name(), DEADLINES, &mut Memory::default(), &ports));
     found.expect("everybody answers").expect("a slot")
+}
+
+/// Two members with this target; every other name is absent.
+pub fn afresh(record: Record, targets: [Option<u64>; 2]) -> Afresh {
+    let names = record.all_names();
+    let members = [1, 2].map(|at: u32| {
+        let tables: Vec<(&str, Option<u64>)> = names
+            .iter()
+            .map(|name| (name.as_str(), targets[at as usize - 1].filter(|_| name == TARGET)))
+            .collect();
+        answer(2, at, &tables)
+    });
+    Afresh {
+        slot: Slot { record, version: 7 },
+        rows: Some(vec![]),
+        members: MembersAnswer { members: members.to_vec(), failures: vec![] },
+        inventory: Ok(inventory(2)),
+        running: Some(false),
+        deadlines_past: true,
+    }
+}
+
+pub fn put(afresh: &mut Afresh, member: usize, name: &str, fact: TableFact) {
+    afresh.members.members[member].tables.insert(name.into(), fact);
 }
 
 /// A verdict on what is there now.
