@@ -86,7 +86,7 @@ fn partial() -> Record {
                 created_ms: 1,
             },
             root: RootId::draw(&Random([3; 32])),
-            names: Names::new("main", "mart", "orders", CANDIDATE).unwrap(),
+            names: Names::new("main", "shop", "orders", CANDIDATE).unwrap(),
             rows: RowExpectation::Exact(5),
             row_count: 5,
             plan_digest: operation(8),
@@ -137,7 +137,7 @@ fn afresh(record: Record, members: Vec<MemberAnswer>, rows: Vec<QueueRow>) -> Af
 }
 
 fn screen_of(seen: Option<&Afresh>) -> String {
-    screen::table(&report::of("platform/analytics".into(), "mart", "orders", seen))
+    screen::table(&report::of("platform/analytics".into(), "shop", "orders", seen))
 }
 
 fn old() -> TableFact {
@@ -163,7 +163,7 @@ fn a_partial_publication() {
 
 #[test]
 fn the_same_as_json_and_yaml() {
-    let report = report::of("platform/analytics".into(), "mart", "orders", Some(&partial_terminal()));
+    let report = report::of("platform/analytics".into(), "shop", "orders", Some(&partial_terminal()));
     insta::assert_snapshot!(render(&report, Format::Json, screen::table).unwrap());
     insta::assert_snapshot!(render(&report, Format::Yaml, screen::table).unwrap());
 }
@@ -178,7 +178,7 @@ fn row(record: &Record, host: &str, status: &str) -> QueueRow {
         entry: "query-0000000042".into(),
         token: record.payload.dispatches[0].token.as_str().into(),
         cluster: "main".into(),
-        query: format!("EXCHANGE TABLES mart.orders AND mart.{CANDIDATE} ON CLUSTER main"),
+        query: format!("EXCHANGE TABLES shop.orders AND shop.{CANDIDATE} ON CLUSTER main"),
         host: Some(host.into()),
         port: Some(9000),
         status: Some(status.into()),
@@ -241,7 +241,7 @@ fn a_fenced_slot() {
 fn questions() {
     let spec = |decision, name: Option<&str>| PublicationVerdictSpec {
         cluster_ref: LocalClusterRef { name: "analytics".into() },
-        database: Some("mart".into()),
+        database: Some("shop".into()),
         target: Some("orders".into()),
         operation_id: Some(operation(1).to_string()),
         decision,
@@ -266,7 +266,7 @@ fn questions() {
 #[test]
 fn no_token_is_shown() {
     let seen = partial_terminal();
-    let report = report::of("platform/analytics".into(), "mart", "orders", Some(&seen));
+    let report = report::of("platform/analytics".into(), "shop", "orders", Some(&seen));
     let json = render(&report, Format::Json, screen::table).unwrap();
     let record = &seen.slot.record;
     assert!(!json.contains(record.payload.dispatches[0].token.as_str()));

@@ -4,13 +4,13 @@
 mod cli_support;
 
 use cli_support::{
-    CANDIDATE, Slots, answer, intent, manifest, object, root_finding, seen, status_of, unanswered,
+    CANDIDATE, Slots, TARGET, answer, intent, manifest, object, root_finding, seen, status_of, unanswered,
 };
 use publication_operator::cli::explain::{explain, list};
 use publication_operator::cli::output::{Format, render};
-use publication_operator::cli::plan::assemble::{Seen, assemble, note};
+use publication_operator::cli::plan::assemble::{Seen, assemble, note, unreadable};
 use publication_operator::cli::plan::manifest as manifests;
-use publication_operator::cli::plan::report::{Report, Verdict};
+use publication_operator::cli::plan::report::{Level, Report, Verdict};
 use publication_operator::cli::plan::screen as plan_screen;
 use publication_operator::cli::status::screen as status_screen;
 use publication_operator::cli::status::view::View;
@@ -157,10 +157,60 @@ fn plan_of_a_bad_manifest() {
     bad["spec"]["candidate"] = json!("orders_new");
     let object = manifests::parse(&bad.to_string()).unwrap();
     let notes = manifests::check(&object).iter().map(|f| note(f, false)).collect();
-    let tables = ["shop".into(), "orders".into(), "orders_new".into()];
+    let tables = Some(["shop".into(), "orders".into(), "orders_new".into()]);
     let report = assemble(Seen { publication: "shop/orders".into(), tables, notes, ..Seen::default() });
     assert_eq!(report.verdict, Verdict::Blocked);
     insta::assert_snapshot!(shown(&report));
+}
+
+#[test]
+fn plan_of_a_file_without_a_publication() {
+    let shown = |text: &str| {
+        let findings = manifests::parse(text).unwrap_err();
+        let report = assemble(unreadable("orders.yaml".into(), &findings));
+        assert_eq!((report.verdict, report.verdict.exit_code()), (Verdict::Blocked, 1));
+        shown(&report)
+    };
+    let mut wrong = manifest();
+    wrong["spec"]["rows"] = json!({"exact": "many"});
+    wrong["spec"]["clusterRef"] = json!({});
+    wrong["spec"].as_object_mut().unwrap().remove("target");
+    let screens = ["kind: Secret\n", "kind: [\n", &wrong.to_string()].map(shown);
+    insta::assert_snapshot!(screens.join("\n----------\n"));
+}
+
+/// The database is missing; and a candidate that is both spent and missing is built under a fresh name.
+#[test]
+fn remedies_fit_what_was_found() {
+    let mut members = answer(true);
+    for member in &mut members.members {
+        member.database_engine = None;
+    }
+    let report = assemble(seen(&Slots::Never, members));
+    let database = report.findings.iter().find(|f| f.rule == "B-3").unwrap();
+    assert!(database.remedy.as_deref().unwrap().starts_with("Create the database"), "{database:?}");
+
+    let mut members = answer(true);
+    for member in &mut members.members {
+        member.tables.insert(CANDIDATE.into(), TableFact::Absent);
+        member.health = None;
+        member.count = None;
+    }
+    let report = assemble(seen(&Slots::Spent, members));
+    insta::assert_snapshot!("plan_of_a_candidate_both_spent_and_missing", shown(&report));
+    let remedies = report.findings.iter().filter(|f| f.level == Level::Block).map(|f| f.remedy.clone());
+    assert!(remedies.into_iter().all(|r| r.unwrap().starts_with("Give the new generation a fresh suffix")));
+}
+
+/// Several members in one message are no one's finding.
+#[test]
+fn a_finding_names_a_member_only_if_it_is_one() {
+    let mut members = answer(true);
+    let other = members.members[1].tables[CANDIDATE].clone();
+    members.members[1].tables.insert(TARGET.into(), other);
+    let report = assemble(seen(&Slots::Never, members));
+    let differs = report.findings.iter().find(|f| f.code == Some("TARGET_INVALID")).unwrap();
+    assert_eq!(differs.member, None, "{differs:?}");
 }
 
 #[test]
@@ -179,8 +229,9 @@ fn status_of_every_kind() {
 fn explained() {
     insta::assert_snapshot!("explain", explain("PARTIAL_TERMINAL").unwrap());
     insta::assert_snapshot!("explain_list", list());
-    let errors: Vec<String> =
-        ["PARTIAL_TERMINATE", "cas", "nonsense"].map(|n| explain(n).unwrap_err()).into();
+    insta::assert_snapshot!("explain_rule", explain("b-7").unwrap());
+    let wrong = ["PARTIAL_TERMINATE", "cas", "nonsense", "B-11", "b7", "J-9"];
+    let errors: Vec<String> = wrong.map(|n| explain(n).unwrap_err()).into();
     insta::assert_snapshot!("explain_unknown", errors.join("\n"));
 }
 

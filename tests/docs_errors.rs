@@ -3,7 +3,7 @@
 
 use clap::CommandFactory;
 use publication_operator::cli::Cli;
-use publication_operator::cli::pages::{HEADINGS, find, meaning, near, page, remedy};
+use publication_operator::cli::pages::{DATABASE_REMEDY, HEADINGS, find, meaning, near, page, remedy};
 use publication_protocol::code::ErrorCode;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -40,11 +40,21 @@ fn every_page_has_the_same_form() {
         assert_eq!(found, HEADINGS, "{code}");
         let lines = page.lines().count();
         assert!((15..=40).contains(&lines), "{code}: {lines} lines");
-        for text in [meaning(*code), remedy(*code)] {
+        for text in [meaning(*code), remedy(*code, "")] {
             assert!(text.ends_with('.') && text.len() > 15 && !text.contains("]("), "{code}: {text}");
         }
         assert!(page.lines().all(|line| line.chars().count() <= 130), "{code}: a long line");
     }
+}
+
+/// The page and the remedy on the screens are one text.
+#[test]
+fn the_remedy_of_a_missing_database_is_not_the_targets() {
+    let page = page(ErrorCode::TargetInvalid).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(page.contains(DATABASE_REMEDY), "{page}");
+    let told = remedy(ErrorCode::TargetInvalid, "database: shop does not exist on h1:9000 (replica 1)");
+    assert!(told.starts_with("Create the database as `Atomic`"), "{told}");
+    assert!(remedy(ErrorCode::TargetInvalid, "target: orders is a View").starts_with("Make the target"));
 }
 
 /// `publication-operator …` as the pages and the index write it, with the placeholders as they are.
@@ -79,7 +89,7 @@ fn every_link_leads_to_a_file() {
     };
     let mut pages: Vec<PathBuf> = own("errors");
     pages.extend(own("adr"));
-    pages.push(docs().join("README.md"));
+    pages.extend(["README.md", "rules.md"].map(|name| docs().join(name)));
     for path in pages {
         let text = std::fs::read_to_string(&path).unwrap();
         for (at, _) in text.match_indices("](") {

@@ -153,7 +153,7 @@ pub fn read_failure(endpoint: &str, failure: ReadFailure) -> Finding {
 
 /// How a member is named to people.
 pub fn label(member: &Member) -> String {
-    format!("replica {} ({}:{})", member.replica, member.host, member.port)
+    member.name()
 }
 
 struct Judge<'a> {

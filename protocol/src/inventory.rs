@@ -22,7 +22,17 @@ pub struct Member {
     pub server_uuid: ServerUuid,
 }
 
+/// How a member is named to people, in every message and on every screen.
+pub fn member_name(host: &str, port: u16, replica: u32) -> String {
+    format!("{host}:{port} (replica {replica})")
+}
+
 impl Member {
+    /// How it is named to people.
+    pub fn name(&self) -> String {
+        member_name(&self.host, self.port, self.replica)
+    }
+
     /// Host and native port: what names it in the DDL queue.
     pub fn endpoint(&self) -> String {
         format!("{}:{}", self.host, self.port)
@@ -77,7 +87,7 @@ pub enum InventoryError {
     #[error("{0} replicas; 2 to {MEMBERS_MAX} are supported (B-1)")]
     Replicas(usize),
     /// Two rows share replica number or endpoint.
-    #[error("replica {0} is listed twice, by number or by endpoint (B-1)")]
+    #[error("{0} is listed twice, by number or by endpoint (B-1)")]
     DuplicateReplica(String),
     /// Replicas would be written one by one.
     #[error(
@@ -222,7 +232,7 @@ fn who(views: &[MemberView], server: &ServerUuid) -> String {
     };
     named.map_or_else(
         || format!("server {server}"),
-        |(replica, host, port)| format!("replica {replica} ({host}:{port}, server {server})"),
+        |(replica, host, port)| format!("{host}:{port} (replica {replica}, server {server})"),
     )
 }
 
@@ -250,7 +260,7 @@ fn check_shape(
     let (mut numbers, mut endpoints) = (BTreeSet::new(), BTreeSet::new());
     for (_, replica, host, port, _) in rows {
         if !numbers.insert(replica) || !endpoints.insert((host, port)) {
-            return Err(InventoryError::DuplicateReplica(format!("{replica} ({host}:{port})")));
+            return Err(InventoryError::DuplicateReplica(member_name(host, *port, *replica)));
         }
     }
     if !rows.iter().all(|r| r.4.unwrap_or(declared_internal_replication)) {

@@ -164,17 +164,11 @@ fn agrees(bound: &Inventory, view: &MemberView) -> Result<(), Drift> {
         bound.members.iter().map(|m| (m.shard, m.replica, m.host.as_str(), m.port)).collect();
     expected.sort_unstable();
     if endpoints != expected {
-        return Err(Drift(format!(
-            "replica {} sees another system.clusters than PREPARED bound",
-            member.replica
-        )));
+        return Err(Drift(format!("{} sees another system.clusters than PREPARED bound", member.name())));
     }
     let local: Vec<u32> = view.rows.iter().filter(|r| r.is_local).map(|r| r.replica).collect();
     if local != [member.replica] {
-        return Err(Drift(format!(
-            "replica {} no longer takes exactly its own row as local",
-            member.replica
-        )));
+        return Err(Drift(format!("{} no longer takes exactly its own row as local", member.name())));
     }
     Ok(())
 }

@@ -118,7 +118,7 @@ fn wrong_topologies_k07_k08() {
         |a| a.members[1].view[1].is_local = false,
         IncompleteInventory,
         "B-2",
-        &["replica 2 (h2:9000", "000000000002", "is_local"],
+        &["h2:9000 (replica 2", "000000000002", "is_local"],
     );
     block(|a| a.members[1].view[0].is_local = true, IncompleteInventory, "B-2", &["000000000002", "2 rows"]);
     let twice: Change = |a| {
@@ -174,7 +174,7 @@ fn partial_duplicate_and_failed_answers_are_no_evidence_k09() {
 #[test]
 fn wrong_objects_k18() {
     use ErrorCode::{CandidateInvalid, TargetInvalid};
-    let h2 = "replica 2 (h2:9000)";
+    let h2 = "h2:9000 (replica 2)";
     for engine in ["Replicated", "Ordinary", "Lazy"] {
         let mut answer = admissible(2);
         answer.members[1].database_engine = Some(engine.into());
@@ -197,11 +197,11 @@ fn wrong_objects_k18() {
     let some_only = found(|a| {
         a.members[1].tables.insert(TARGET.into(), TableFact::Absent);
     });
-    assert!(some_only.code == TargetInvalid && some_only.message.contains("missing on replica 2"));
+    assert!(some_only.code == TargetInvalid && some_only.message.contains("missing on h2:9000 (replica 2)"));
     let none = found(|a| {
         a.members[1].tables.insert(CANDIDATE.into(), TableFact::Absent);
     });
-    assert!(none.code == CandidateInvalid && none.message.contains("missing on replica 2"));
+    assert!(none.code == CandidateInvalid && none.message.contains("missing on h2:9000 (replica 2)"));
 }
 
 // proves: B-7, A-4, K04, K27
@@ -215,8 +215,10 @@ fn mixed_and_colliding_generations_k04_k27() {
         a.members[1].tables.insert(TARGET.into(), fact(7, 2));
     };
     // K27: left by another tool; who has what is said.
-    const UUIDS: &[&str] =
-        &["11111111-0000-0000-0000-000000000001 on replica 1", "another generation on replica 2"];
+    const UUIDS: &[&str] = &[
+        "11111111-0000-0000-0000-000000000001 on h1:9000 (replica 1)",
+        "another generation on h2:9000 (replica 2)",
+    ];
     block(mixed, TargetInvalid, UUIDS);
     let mixed: Change = |a| {
         a.members[1].tables.insert(CANDIDATE.into(), fact(7, 2));
@@ -287,7 +289,7 @@ fn every_field_of_an_unhealthy_candidate_is_named_k25() {
         let [finding] = findings.as_slice() else { panic!("{findings:?}") };
         assert_eq!((finding.code, finding.severity), (ErrorCode::CandidateNotConverged, Severity::Wait));
         assert!(
-            finding.message.contains(field) && finding.message.contains("replica 2 (h2:9000)"),
+            finding.message.contains(field) && finding.message.contains("h2:9000 (replica 2)"),
             "{finding:?}"
         );
     }
@@ -315,7 +317,7 @@ fn a_replica_outside_of_the_cluster_is_preflights_matter_and_releases_at_d1() {
 fn rows_must_be_counted_everywhere_and_meet_the_expectation() {
     let off = found(|a| a.members[1].count = Some(9));
     assert_eq!((off.code, off.severity), (ErrorCode::RowCountMismatch, Severity::Wait));
-    assert!(off.message.contains("9 counted on replica 2") && off.message.contains("exactly 10"));
+    assert!(off.message.contains("9 counted on h2:9000 (replica 2)") && off.message.contains("exactly 10"));
     // What was not read is not fine, on any one member.
     for unread in
         [(|a: &mut MembersAnswer| a.members[1].health = None) as Change, |a| a.members[1].count = None]

@@ -140,7 +140,7 @@ fn a_failed_drop_blocks_at_once_and_only_a_change_tries_again() {
     world.lock().members[1].refuses.insert("drop", 359);
     let report = until_quiet(&world, &intent());
     assert_eq!((code(&report), cause(&report)), (Some(ErrorCode::CleanupBlocked), Some("DropFailed")));
-    assert!(report.findings[0].message.contains("replica 2 (h2:9000) Retired (code 359)"), "{report:?}");
+    assert!(report.findings[0].message.contains("h2:9000 (replica 2) Retired (code 359)"), "{report:?}");
     assert_eq!((world.entries("drop"), report.end), (1, End::Stalled));
     assert_eq!(world.at(TARGET), [Some(NEW), Some(NEW)], "published all the same");
     world.advance(10_000_000);
@@ -219,8 +219,8 @@ fn a_mixed_terminal_state_cleans_nothing_and_names_the_member() {
     let report = until_quiet(&world, &intent());
     assert_eq!((code(&report), report.end), (Some(ErrorCode::PartialTerminal), End::Stalled));
     let message = &report.findings[0].message;
-    assert!(message.contains("replica 1 (h1:9000) Committed (code 0)"), "{message}");
-    assert!(message.contains("replica 2 (h2:9000) Pending (code 48)"), "{message}");
+    assert!(message.contains("h1:9000 (replica 1) Committed (code 0)"), "{message}");
+    assert!(message.contains("h2:9000 (replica 2) Pending (code 48)"), "{message}");
     assert_eq!((world.publications(), world.entries("retire"), world.entries("drop")), (1, 0, 0));
     assert_eq!(
         (world.at(CANDIDATE), world.at(TARGET)),

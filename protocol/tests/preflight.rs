@@ -142,7 +142,7 @@ fn one_object_on_several_members_is_one_finding_that_names_them_all() {
     let found = judged(true, &[], |answer| {
         answer.members.iter_mut().for_each(|m| m.definitions.push(define("View", "v", text)));
     });
-    says(&one(found), &["replica 1 (h1:9000), replica 2 (h2:9000)"]);
+    says(&one(found), &["h1:9000 (replica 1), h2:9000 (replica 2)"]);
 }
 
 fn loads(name: &str, dependent: &str, answer: &mut PreflightAnswer) {

@@ -200,7 +200,7 @@ fn refused_reads_are_listed_by_member_and_others_wait() {
 fn mixed_versions_and_a_backlog_are_said_and_hold_nothing_back() {
     let mixed = one(judged(true, &[], |a| a.members[1].server_version = "25.9".into()));
     assert_eq!(mixed.severity, Severity::Warn);
-    says(&mixed, &["25.8 on replica 1", "25.9 on replica 2"]);
+    says(&mixed, &["25.8 on h1:9000 (replica 1)", "25.9 on h2:9000 (replica 2)"]);
     let entry =
         |name: &str, host: &str, age_s| Backlog { entry: name.into(), host: host.into(), port: 9000, age_s };
     let waits = one(judged(true, &[], |a| {

@@ -118,12 +118,7 @@ async fn look(args: &Args, cluster: &Cluster) -> Result<(Basis, String), Failure
             format!("{}: the facade's binding row at version {}\n", cluster.name(), seen.binding.version);
         shown.push_str(&format!("  bound   {}\n", seen.binding.row.payload));
         for member in &inventory.members {
-            shown.push_str(&format!(
-                "  member  replica {} {} {}\n",
-                member.replica,
-                member.endpoint(),
-                member.server_uuid
-            ));
+            shown.push_str(&format!("  member  {} {}\n", member.name(), member.server_uuid));
         }
         let inventory = Some(inventory.digest().to_string());
         return Ok((Basis { slot: None, evidence: seen.digest().to_string(), inventory }, shown));

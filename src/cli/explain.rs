@@ -1,6 +1,7 @@
-//! `publication-operator explain CODE`: the page of an error code, offline.
+//! `publication-operator explain CODE`: the page of an error code, or the line of a rule, offline.
 
-use super::pages::{find, meaning, near, page};
+use super::pages::{self, meaning, page};
+use super::rules;
 use clap::Args as ClapArgs;
 use publication_protocol::code::ErrorCode;
 use std::fmt::Write as _;
@@ -9,11 +10,11 @@ use std::process::ExitCode;
 /// Arguments.
 #[derive(Debug, ClapArgs)]
 pub struct Args {
-    /// The code of `status.error.code`, or a condition's reason; without it all codes are listed.
+    /// The code of `status.error.code`, a condition's reason, or a rule such as B-7; without it all codes are listed.
     code: Option<String>,
 }
 
-/// Prints; fails on a code that does not exist.
+/// Prints; what does not exist is a wrong command line.
 pub(super) fn main(args: &Args) -> ExitCode {
     match &args.code {
         None => {
@@ -27,26 +28,31 @@ pub(super) fn main(args: &Args) -> ExitCode {
             }
             Err(error) => {
                 eprintln!("error: {error}");
-                ExitCode::FAILURE
+                ExitCode::from(super::USAGE)
             }
         },
     }
 }
 
-/// The page of a code.
+/// The page of a code, or the line of a rule.
 ///
 /// # Errors
 /// What to try instead.
-pub fn explain(name: &str) -> Result<&'static str, String> {
-    find(name).map(page).ok_or_else(|| {
-        let near: Vec<&str> = near(name).into_iter().map(ErrorCode::as_str).collect();
-        let hint = if near.is_empty() {
-            "`publication-operator explain` lists them all".to_owned()
-        } else {
-            format!("did you mean {}?", near.join(", "))
-        };
-        format!("{name:?} is no error code; {hint}")
-    })
+pub fn explain(name: &str) -> Result<String, String> {
+    if let Some(code) = pages::find(name) {
+        return Ok(page(code).to_owned());
+    }
+    if let Some(rule) = rules::find(name) {
+        return Ok(rules::shown(&rule));
+    }
+    let codes = pages::near(name).into_iter().map(ErrorCode::as_str);
+    let near: Vec<&str> = rules::near(name).into_iter().chain(codes).collect();
+    let hint = if near.is_empty() {
+        "`publication-operator explain` lists the codes, docs/rules.md the rules".to_owned()
+    } else {
+        format!("did you mean {}?", near.join(", "))
+    };
+    Err(format!("{name:?} is neither an error code nor a rule; {hint}"))
 }
 
 /// All codes with their meaning.

@@ -7,12 +7,16 @@ pub mod inspect;
 pub mod output;
 pub mod pages;
 pub mod plan;
+pub mod rules;
 pub mod status;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+
+/// Exit code of a wrong command line; not clap's own 2, which is an answer of `plan`.
+pub const USAGE: u8 = 64;
 
 /// Makes replacing a replicated ClickHouse table safe.
 #[derive(Debug, Parser)]
@@ -44,7 +48,8 @@ enum Command {
     Plan(plan::Args),
     /// Show what a publication's status says of each replica; ClickHouse is not asked.
     Status(status::Args),
-    /// Print the page of an error code, offline; all codes without one.
+    /// Print the page of an error code, or the line of a rule, offline; all codes without one.
+    #[command(after_help = "Exit code: 0 printed, 64 there is no such code or rule.")]
     Explain(explain::Args),
     /// Show the slot of a target: record, fences, members, queue, and the evidence digest. Reads only.
     #[command(after_help = "Exit code: 0 shown, 3 could not tell.")]

@@ -64,8 +64,16 @@ pub fn meaning(code: ErrorCode) -> String {
     first_sentence(code, HEADINGS[0])
 }
 
-/// What a person does about a code, in a line.
-pub fn remedy(code: ErrorCode) -> String {
+/// What is wrong with a database is not mended by doing something about the target.
+pub const DATABASE_REMEDY: &str =
+    "create the database as `Atomic` on every member, or correct `spec.database` in a new object.";
+
+/// What a person does about a code that came with this message, in a line.
+pub fn remedy(code: ErrorCode, message: &str) -> String {
+    if code == ErrorCode::TargetInvalid && message.starts_with("database:") {
+        let (first, rest) = DATABASE_REMEDY.split_at(1);
+        return format!("{}{rest}", first.to_uppercase());
+    }
     first_sentence(code, HEADINGS[3])
 }
 

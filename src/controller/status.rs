@@ -309,7 +309,7 @@ fn dispatch(c: &mut Conditions<'_>, record: &Record, report: &Report) {
             .iter()
             .map(|m| {
                 let state = report.states.get(&m.server_uuid).unwrap_or(&MemberState::Unobserved);
-                format!("replica {} {}", m.replica, state.as_str())
+                format!("{} {}", m.name(), state.as_str())
             })
             .collect();
         let reason = if all { "Committed" } else { report.class.map_or("Unknown", |c| c.as_str()) };

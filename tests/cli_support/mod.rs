@@ -136,6 +136,8 @@ pub enum Slots {
     Never,
     /// Another operation, completed, under an older candidate.
     Over,
+    /// Another operation, completed, under this very candidate.
+    Spent,
     /// Another operation.
     Held(Phase),
     /// This one.
@@ -146,6 +148,7 @@ fn read(slots: &Slots) -> AuthorityRead {
     let row = match slots {
         Slots::Never => None,
         Slots::Over => Some(record(Phase::Completed, "orders__pub_20261129", false)),
+        Slots::Spent => Some(record(Phase::Completed, CANDIDATE, false)),
         Slots::Held(phase) => Some(record(*phase, "orders__pub_20261129", false)),
         Slots::Own(phase) => Some(record(*phase, CANDIDATE, true)),
     };
@@ -224,7 +227,7 @@ pub fn seen(slots: &Slots, answer: MembersAnswer) -> Seen {
     let review = review(&intent, &read, None, &answer, None);
     Seen {
         publication: "shop/orders-20261130".into(),
-        tables: ["shop".into(), TARGET.into(), CANDIDATE.into()],
+        tables: Some(["shop".into(), TARGET.into(), CANDIDATE.into()]),
         cluster: Some("platform/analytics (main)".into()),
         names: Some(names()),
         rows: Some(intent.rows),
@@ -299,8 +302,8 @@ pub fn status_of(name: &str) -> ClusterPublication {
             "replicas": [replica(1, "Committed", json!("TerminalSuccess"), none(), none()),
                 replica(2, "Pending", json!("TerminalFailure"), json!(57), none())],
             "error": {"code": "PARTIAL_TERMINAL",
-                "message": "replica 1 (ch-1.ch:9000) Committed (code 0), replica 2 (ch-2.ch:9000) Pending (code 57) (F)"},
-            "conditions": [condition("ReplicasCommitted", "False", "PartialTerminal", "replica 1 Committed, replica 2 Pending"),
+                "message": "ch-1.ch:9000 (replica 1) Committed (code 0), ch-2.ch:9000 (replica 2) Pending (code 57) (F)"},
+            "conditions": [condition("ReplicasCommitted", "False", "PartialTerminal", "ch-1.ch:9000 (replica 1) Committed, ch-2.ch:9000 (replica 2) Pending"),
                 condition("Stalled", "True", "PartialTerminal", "")],
         }),
         "succeeded" => json!({

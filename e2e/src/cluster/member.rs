@@ -107,6 +107,11 @@ impl Member {
     }
 
     /// A statement as the harness's own user, past the proxy. Tab separated answer.
+    /// User and password of the test bed itself, for a person who wants to look.
+    pub fn login(&self) -> (&'static str, &'static str) {
+        (HARNESS, HARNESS_PASSWORD)
+    }
+
     pub async fn sql(&self, statement: &str) -> Result<String> {
         self.sql_with(statement, &[]).await
     }

@@ -48,6 +48,11 @@ pub struct MemberSpec {
 }
 
 impl MemberSpec {
+    /// As the operator names it to people.
+    pub fn shown(&self) -> String {
+        format!("{}:{} (replica {})", self.host, self.tcp_port, self.replica.trim_start_matches('r'))
+    }
+
     pub fn http(&self) -> SocketAddr {
         ports::loopback(self.http_port)
     }

@@ -174,19 +174,33 @@ async fn play(ui: &Terminal, slot: &mut Option<Environment>) -> Result<(), Failu
 }
 
 fn keep_running(ui: &Terminal, env: &Environment) {
-    let kubectl =
-        paths::tool("kubectl").map_or_else(|_| "kubectl".to_owned(), |path| path.display().to_string());
+    let shown = |path: Result<std::path::PathBuf>, name: &str| {
+        path.map_or_else(|_| name.to_owned(), |path| path.display().to_string())
+    };
     ui.title("Left running (KEEP=1)");
-    ui.text("In another terminal:");
+    ui.text("Paste this into another terminal:");
     ui.quote(&format!("export KUBECONFIG={}", env.control_plane.kubeconfig().display()));
-    ui.quote(&format!("alias kubectl={kubectl}"));
-    ui.text("Things to try:");
-    ui.quote("kubectl -n shop describe cpub orders-20261130     # conditions, evidence by replica, events");
-    ui.quote("sed 's/name: customers-1/name: again/' config/samples/author-first.yaml | kubectl apply -f -");
+    ui.quote(&format!("alias kubectl={}", shown(paths::tool("kubectl"), "kubectl")));
+    ui.quote(&format!("alias publication-operator={}", shown(paths::operator(), "publication-operator")));
+    ui.text("The operator's view:");
+    ui.quote("publication-operator plan -f config/samples/author.yaml           # what was done already is not done again");
     ui.quote(
-        "kubectl -n shop get cpub again     # the same run asking twice: Succeeded, and nothing was sent",
+        "publication-operator status orders-20261130 -n shop               # what happened on each replica",
     );
+    ui.quote("publication-operator inspect --cluster analytics -n platform --database shop --target orders");
+    ui.quote("kubectl -n shop describe cpub orders-20261130                     # conditions, events");
+    ui.text("The same run asking twice: Succeeded, and nothing is sent:");
+    ui.quote("sed 's/name: customers-1/name: again/' config/samples/author-first.yaml | kubectl apply -f -");
+    ui.text("SQL on each member, past the operator (a user of the demo's own):");
+    for member in &env.cluster.members {
+        let (user, password) = member.login();
+        ui.quote(&format!(
+            "curl -sS -u {user}:{password} http://{}/ --data-binary 'SELECT count() FROM shop.orders'  # {}",
+            member.spec.http(),
+            member.spec.shown()
+        ));
+    }
     ui.text(&format!("Logs: {}", env.work.path().display()));
     ui.line("");
-    ui.line(&ui.paint(Tone::Strong, "Ctrl-C here stops everything."));
+    ui.line(&ui.paint(Tone::Strong, "Ctrl-C here stops everything; nothing is left behind."));
 }

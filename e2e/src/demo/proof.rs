@@ -66,14 +66,20 @@ pub async fn tables(env: &Environment, sample: &Sample) -> Result<Tables> {
 }
 
 /// `names` says which generation is which for the reader.
-pub fn show_tables(ui: &Terminal, sample: &Sample, tables: &Tables, names: &[(Uuid, &str)]) {
+pub fn show_tables(
+    ui: &Terminal,
+    env: &Environment,
+    sample: &Sample,
+    tables: &Tables,
+    names: &[(Uuid, &str)],
+) {
     let mut rows =
-        vec![["replica", "table", "      rows", "generation (UUID of the table)", ""].map(str::to_owned)];
-    for (index, found) in tables.iter().enumerate() {
+        vec![["member", "table", "      rows", "generation (UUID of the table)", ""].map(str::to_owned)];
+    for (member, found) in env.cluster.members.iter().zip(tables) {
         for (name, table) in found {
             let which = names.iter().find(|(uuid, _)| *uuid == table.generation).map_or("", |(_, w)| w);
             rows.push([
-                format!("r{}", index + 1),
+                member.spec.shown(),
                 format!("{}.{name}", sample.database),
                 format!("{:>10}", grouped(table.rows)),
                 table.generation.to_string(),
@@ -138,13 +144,13 @@ pub fn show_entries(ui: &Terminal, env: &Environment, entries: &[DdlEntry]) {
 /// Which hosts have finished, with ClickHouse's code; 0 is success.
 fn hosts(env: &Environment, entry: &DdlEntry) -> String {
     let mut said = Vec::new();
-    for (index, member) in env.cluster.members.iter().enumerate() {
+    for member in &env.cluster.members {
         let state = match entry.finished.get(&member.spec.ddl_host_id()) {
             Some((code, _)) => format!("finished, code {code}"),
             None if entry.active.contains(&member.spec.ddl_host_id()) => "active".to_owned(),
             None => "not begun".to_owned(),
         };
-        said.push(format!("r{}: {state}", index + 1));
+        said.push(format!("{}: {state}", member.spec.shown()));
     }
     said.join("   ")
 }

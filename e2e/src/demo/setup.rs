@@ -88,8 +88,8 @@ async fn clickhouse(
     let zookeeper = of_log(zookeeper, home.join("zookeeper.log"))?;
     let spec = ClusterSpec::new(MEMBERS, zookeeper.address(), dir)?;
     let say = |cluster: &ClickHouseCluster| {
-        let ports: Vec<String> = cluster.members.iter().map(|m| m.spec.http().to_string()).collect();
-        format!("r1 and r2 on {}", ports.join(" and "))
+        let members: Vec<String> = cluster.members.iter().map(|m| m.spec.shown()).collect();
+        members.join(" and ")
     };
     let cluster = ClickHouseCluster::start_spec(spec, Lane::V26_9, dir);
     let cluster = of_log(ui.step("2 ClickHouse members", cluster, say).await, dir.join("member-0.log"))?;

@@ -58,7 +58,7 @@ pub async fn existing_target(ui: &Terminal, env: &Environment) -> Result<()> {
     let (old, new) =
         (proof::generation(&before, &sample.target)?, proof::generation(&before, &sample.candidate)?);
     let names = [(old, "old"), (new, "new")];
-    proof::show_tables(ui, &sample, &before, &names);
+    proof::show_tables(ui, env, &sample, &before, &names);
 
     ui.title("3  The author applies one manifest, the operator does the rest");
     let mut watch = apply(ui, env, samples::AUTHOR, &sample).await?;
@@ -67,7 +67,7 @@ pub async fn existing_target(ui: &Terminal, env: &Environment) -> Result<()> {
     ui.title("4  The proof, read past the operator");
     let after = proof::tables(env, &sample).await?;
     ui.text("Tables on each replica now:");
-    proof::show_tables(ui, &sample, &after, &names);
+    proof::show_tables(ui, env, &sample, &after, &names);
     proof::expect_only(&after, &sample, &Table { rows: new_rows, generation: new })?;
     proof::expect_dropped(env, old).await?;
     ui.proved(
@@ -110,13 +110,13 @@ pub async fn absent_target(ui: &Terminal, env: &Environment) -> Result<()> {
     ui.step("create and fill", fill, |()| format!("{} rows on each replica", grouped(CUSTOMERS))).await?;
     let before = proof::tables(env, &sample).await?;
     let new = proof::generation(&before, &sample.candidate)?;
-    proof::show_tables(ui, &sample, &before, &[(new, "new")]);
+    proof::show_tables(ui, env, &sample, &before, &[(new, "new")]);
 
     let mut watch = apply(ui, env, samples::AUTHOR_FIRST, &sample).await?;
     let object = watch.follow(ui, succeeded).await?;
     let after = proof::tables(env, &sample).await?;
     ui.line("");
-    proof::show_tables(ui, &sample, &after, &[(new, "new")]);
+    proof::show_tables(ui, env, &sample, &after, &[(new, "new")]);
     proof::expect_only(&after, &sample, &Table { rows: CUSTOMERS, generation: new })?;
     let operation = operation(&object)?;
     let entries = proof::entries(env, &operation).await?;
@@ -131,7 +131,8 @@ pub async fn absent_target(ui: &Terminal, env: &Environment) -> Result<()> {
 /// Chapter 6: a replica that lags in the middle of the swap.
 pub async fn paused_replica(ui: &Terminal, env: &Environment) -> Result<()> {
     let (sample, sed) = Sample::load(samples::AUTHOR)?.next_day(NEXT_ROWS)?;
-    ui.title("6  A fault on purpose: r2 stops taking statements in the middle of the swap");
+    let (first, paused) = (env.cluster.member(0)?.spec.shown(), env.cluster.member(PAUSED)?.spec.shown());
+    ui.title("6  A fault on purpose: replica 2 stops taking statements in the middle of the swap");
     let fill = env.cluster.table_with_rows(&sample.database, &sample.candidate, NEXT_ROWS, 0);
     let said = format!("{} with {} rows", sample.candidate, grouped(NEXT_ROWS));
     ui.step("the next day's candidate", fill, |()| said).await?;
@@ -141,7 +142,8 @@ pub async fn paused_replica(ui: &Terminal, env: &Environment) -> Result<()> {
     let names = [(old, "old"), (new, "new")];
     let member = env.cluster.member(PAUSED)?;
     member.ddl_pause().await?;
-    ui.text("r2: the worker that executes distributed statements is paused; the server itself goes on.");
+    ui.text(&format!("{paused}:"));
+    ui.text("the worker that executes distributed statements is paused; the server itself goes on.");
 
     let mut watch = Watch::begin(env, NAMESPACE, &sample.name).await?;
     ui.command(&format!("sed '{sed}' {} \\\n    | kubectl apply -f -", samples::AUTHOR));
@@ -160,21 +162,22 @@ pub async fn paused_replica(ui: &Terminal, env: &Environment) -> Result<()> {
     ui.quote(&env.control_plane.kubectl(get).await?);
     let between = proof::tables(env, &sample).await?;
     ui.line("");
-    proof::show_tables(ui, &sample, &between, &names);
+    proof::show_tables(ui, env, &sample, &between, &names);
     let sent = proof::entries(env, &operation).await?;
     proof::show_entries(ui, env, &sent);
     expect("statements sent so far", &sent.len(), &1)?;
     expect_partial(&between, &sample, (old, new))?;
     expect("EXCHANGE entries in Keeper", &proof::exchanges(env, &sample).await?, &1)?;
-    ui.proved("r1 serves the new generation, r2 the old one; the operator waits and sends nothing more");
+    ui.proved(&format!("{first} serves the new generation, {paused} the old one;"));
+    ui.text("    the operator waits and sends nothing more");
 
     ui.line("");
-    ui.text("r2: resumed.");
+    ui.text(&format!("{paused}: resumed."));
     member.ddl_resume().await?;
     watch.follow(ui, succeeded).await?;
     let after = proof::tables(env, &sample).await?;
     ui.line("");
-    proof::show_tables(ui, &sample, &after, &names);
+    proof::show_tables(ui, env, &sample, &after, &names);
     proof::expect_only(&after, &sample, &Table { rows: NEXT_ROWS, generation: new })?;
     let entries = proof::entries(env, &operation).await?;
     proof::show_entries(ui, env, &entries);
@@ -187,7 +190,7 @@ pub async fn paused_replica(ui: &Terminal, env: &Environment) -> Result<()> {
 
 fn expect_partial(tables: &Tables, sample: &Sample, (old, new): (uuid::Uuid, uuid::Uuid)) -> Result<()> {
     let served: Vec<_> = tables.iter().map(|t| t.get(&sample.target).map(|t| t.generation)).collect();
-    expect("generations served by r1 and r2", &served, &vec![Some(new), Some(old)])
+    expect("generations served by replicas 1 and 2", &served, &vec![Some(new), Some(old)])
 }
 
 pub async fn summary(ui: &Terminal, env: &Environment) -> Result<()> {
@@ -197,11 +200,16 @@ pub async fn summary(ui: &Terminal, env: &Environment) -> Result<()> {
     let entries = env.ddl_entries().await?;
     let swaps = entries.iter().filter(|e| e.kind() == "EXCHANGE").count();
     expect("EXCHANGE entries in all of Keeper", &swaps, &2)?;
+    for member in &env.cluster.members {
+        ui.text(&member.spec.shown());
+        ui.text(
+            "    shop.orders was exchanged twice (two publications), shop.customers renamed into place once.",
+        );
+    }
     for line in [
-        "r1  shop.orders was exchanged twice (two publications), shop.customers renamed into place once.",
-        "r2  the same; the second exchange came late, because its worker was paused, and was not sent again.",
-        "    Keeper holds 2 EXCHANGE entries, one for each publication of shop.orders, and not one more.",
-        "    Old generations were dropped only after every replica was proved to serve the new one.",
+        "The second exchange came late on replica 2, because its worker was paused, and was not sent again.",
+        "Keeper holds 2 EXCHANGE entries, one for each publication of shop.orders, and not one more.",
+        "Old generations were dropped only after every replica was proved to serve the new one.",
     ] {
         ui.text(line);
     }

@@ -14,8 +14,7 @@ use crate::kubernetes::Kind;
 const WITHIN: Duration = Duration::from_secs(90);
 /// Between two looks at the slot. For the eye only: the proof reads it once more at the end.
 const SLOT_LOOKS: Duration = Duration::from_millis(40);
-const COLUMNS: [&str; 7] = ["after", "in", "phase", "classification", "r1", "r2", "outcome"];
-const WIDTHS: [usize; 7] = [6, 6, 18, 17, 25, 25, 9];
+const WIDTHS: [usize; 7] = [6, 6, 18, 17, 27, 27, 9];
 
 enum Seen {
     Status(Value),
@@ -24,6 +23,8 @@ enum Seen {
 
 pub struct Watch<'a> {
     name: String,
+    /// How both members are named to people.
+    members: [String; 2],
     seen: BoxStream<'a, Result<Seen>>,
     begun: Option<Instant>,
     /// The last lines of either source, without their time: what looks the same is not shown again.
@@ -37,14 +38,17 @@ impl<'a> Watch<'a> {
         let states = env.control_plane.watch(Kind::Publication, namespace, name).await?;
         let states = states.chain(stream::iter([Err(Error::other(name, "the watch ended"))]));
         let seen = stream::select(states.map_ok(Seen::Status), slot_looks(env, name.to_owned()).map(Ok));
-        Ok(Self { name: name.to_owned(), seen: seen.boxed(), begun: None, status: None, slot: None })
+        let members = [env.cluster.member(0)?.spec.shown(), env.cluster.member(1)?.spec.shown()];
+        Ok(Self { name: name.to_owned(), members, seen: seen.boxed(), begun: None, status: None, slot: None })
     }
 
     /// Each state as a line, until one is as wanted. A final outcome that is not wanted is an error.
     pub async fn follow(&mut self, ui: &Terminal, wanted: impl Fn(&Value) -> bool) -> Result<Value> {
         if self.begun.is_none() {
             self.begun = Some(Instant::now());
-            ui.line(&ui.paint(Tone::Faint, &row(&COLUMNS.map(str::to_owned))));
+            let [first, second] = &self.members;
+            let heading = ["after", "in", "phase", "classification", first, second, "outcome"];
+            ui.line(&ui.paint(Tone::Faint, &row(&heading.map(str::to_owned))));
         }
         let end = tokio::time::Instant::now() + WITHIN;
         loop {
@@ -79,7 +83,9 @@ impl<'a> Watch<'a> {
 
     fn label(&self) -> String {
         match &self.status {
-            Some([phase, _, r1, r2, _]) if r1 != "-" => format!("{phase}, r1 {r1}, r2 {r2}"),
+            Some([phase, _, first, second, _]) if first != "-" => {
+                format!("{phase}, replica 1 {first}, replica 2 {second}")
+            }
             Some([phase, ..]) => format!("{}: {phase}", self.name),
             None => format!("{}: applied", self.name),
         }
@@ -120,8 +126,8 @@ impl<'a> Watch<'a> {
         if self.status.as_ref() == Some(&state) {
             return;
         }
-        let [phase, classification, r1, r2, outcome] = state.clone();
-        ui.line(&row(&[self.after(), "status".to_owned(), phase, classification, r1, r2, outcome]));
+        let [phase, classification, first, second, outcome] = state.clone();
+        ui.line(&row(&[self.after(), "status".to_owned(), phase, classification, first, second, outcome]));
         self.status = Some(state);
     }
 }

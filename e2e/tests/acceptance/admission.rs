@@ -147,7 +147,7 @@ const WRONG_KINDS: &[Refusal] = &[
             "CREATE TABLE {db}.orders UUID '{own}' (id UInt64, value String) ENGINE = ReplicatedMergeTree('/clickhouse/tables/{uuid}/{shard}', '{replica}') ORDER BY id",
         ]),
         "TARGET_INVALID",
-        &["target: orders is another generation on replica 2", "{own} on replica 2"],
+        &["target: orders is another generation on {h2} than", "{own} on {h2}"],
     ),
     no_candidate(Everywhere(&[]), "CANDIDATE_INVALID", &["candidate: orders__pub_1 is missing", "replica 1"]),
     no_candidate(
@@ -251,6 +251,7 @@ impl Stage {
             .replace("{other}", &format!("{}x", self.database))
             .replace("{own}", &uuid)
             .replace("{second}", &second)
+            .replace("{h2}", &self.member_name(1))
     }
 
     async fn run(&self, member: usize, statements: &[&str]) -> Result<()> {

@@ -216,7 +216,11 @@ async fn unhealthy_candidate_recovers(s: &mut Stage) -> Result<()> {
     first_error(s, &refused).await?;
     let object = s.env.publication(SPACE, &refused.name).await?;
     let message = text(&object["status"]["error"]["message"]);
-    expect("names field and member", &message.contains("queue_size = 3 on replica 2"), &true)?;
+    expect(
+        "names field and member",
+        &message.contains(&format!("queue_size = 3 on {}", s.member_name(1))),
+        &true,
+    )?;
     expect("statements with an effect", &s.effects(), &0)?;
     s.env.cluster.member(1)?.replica_clear().await?;
     s.env.wait_outcome(SPACE, &refused.name, "Succeeded", SOON).await?;

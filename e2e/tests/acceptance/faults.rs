@@ -151,7 +151,7 @@ async fn one_member_fails(s: &mut Stage) -> Result<()> {
     let object = s.blocked("PARTIAL_TERMINAL").await?;
     expect("classification", &text(&object["status"]["classification"]), &"PartialTerminal")?;
     let message = text(&object["status"]["error"]["message"]);
-    let named = message.contains(&format!("replica {} ", last + 1)) && message.contains("(code 48)");
+    let named = message.contains(&s.member_name(last)) && message.contains("(code 48)");
     expect(message, &named, &true)?;
     expect("its state", &replica(&object, last), &("Pending", "TerminalFailure"))?;
     expect("its code", &object["status"]["replicas"][last]["exceptionCode"], &json!(48))?;
@@ -196,7 +196,7 @@ async fn drop_fails_on_one_member(s: &mut Stage) -> Result<()> {
     let object = s.blocked("CLEANUP_BLOCKED").await?;
     expect("cause", &text(&object["status"]["cause"]), &"DropFailed")?;
     let message = text(&object["status"]["error"]["message"]);
-    expect(message, &(message.contains("replica 2 ") && message.contains("(code 359)")), &true)?;
+    expect(message, &(message.contains(&s.member_name(1)) && message.contains("(code 359)")), &true)?;
     expect("replica 1", &replica(&object, 0), &("Cleaned", "TerminalSuccess"))?;
     expect("replica 2", &replica(&object, 1), &("Retired", "TerminalFailure"))?;
     expect("published", &text(&object["status"]["replicasCommitted"]), &"2/2")?;

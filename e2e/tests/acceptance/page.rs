@@ -33,7 +33,9 @@ impl Stage {
     fn localised(&self, text: &str) -> String {
         text.replace("orders-20261130", &self.name())
             .replace("orders__pub_20261130", CANDIDATE)
-            .replace("mart", &self.database)
+            .replace("shop.orders", &format!("{}.orders", self.database))
+            .replace("--database shop", &format!("--database {}", self.database))
+            .replace("database: shop", &format!("database: {}", self.database))
     }
 
     /// Runs a block of SQL on one member.

@@ -94,6 +94,11 @@ impl Stage {
         self.env.wait_for(Kind::Publication, SPACE, name, SOON, what, found).await
     }
 
+    /// How the operator names a member to people.
+    pub fn member_name(&self, member: usize) -> String {
+        self.env.cluster.members.get(member).map(|m| m.spec.shown()).unwrap_or_default()
+    }
+
     /// A target with 3 rows (if wanted) and a candidate with `rows` rows.
     pub async fn tables(&self, target: bool, rows: u64) -> Result<()> {
         if target {

@@ -102,4 +102,4 @@ pub fn says(finding: &Finding, named: &[&str]) {
 }
 
 /// How the second member is named to people.
-pub const SECOND: &str = "replica 2 (h2:9000)";
+pub const SECOND: &str = "h2:9000 (replica 2)";

@@ -167,7 +167,7 @@ fn slot(seen: &Afresh) -> Slot {
 
 fn sent(record: &Record, dispatch: &Dispatch, seen: &Afresh) -> Sent {
     let name = |server: &publication_protocol::identity::ServerUuid| {
-        record.payload.inventory.by_uuid(server).map_or_else(|| server.to_string(), short)
+        record.payload.inventory.by_uuid(server).map_or_else(|| server.to_string(), Member::name)
     };
     let view = seen.rows.as_deref().map(|rows| record.queue_view(dispatch, rows));
     let codes = |codes: &BTreeMap<_, u32>| {
@@ -223,10 +223,6 @@ fn word(result: HostResult) -> String {
     }
 }
 
-fn short(member: &Member) -> String {
-    format!("replica {}", member.replica)
-}
-
 fn fences(seen: &Afresh) -> Vec<Fenced> {
     let rows = seen.rows.as_deref().unwrap_or_default();
     let record = &seen.slot.record;
@@ -234,6 +230,8 @@ fn fences(seen: &Afresh) -> Vec<Fenced> {
         let own = rows.iter().filter(|row| row.token == fence.token.as_str());
         let queue = own.map(|row| {
             let host = row.host.as_deref().unwrap_or("?");
+            let known = row.port.and_then(|port| record.payload.inventory.by_endpoint(host, port));
+            let host = known.map_or_else(|| host.to_owned(), Member::name);
             format!("{} on {host}: {}", row.entry, row.status.as_deref().unwrap_or("no status"))
         });
         Fenced {

@@ -4,6 +4,7 @@ use super::report::{Generation, Level, MemberView, Note, Report, SlotView, State
 use crate::cli::pages::remedy;
 use crate::clickhouse::sql;
 use publication_protocol::admission::{Finding, Severity, read_failure, unhealthy};
+use publication_protocol::code::ErrorCode;
 use publication_protocol::driver::{Review, Standing};
 use publication_protocol::generation::{NotAGeneration, TableFact};
 use publication_protocol::identity::{Names, RETIRED_INFIX, RowExpectation};
@@ -18,8 +19,8 @@ use publication_protocol::sqltext::{Ddl, Statement, TableName};
 pub struct Seen {
     /// Namespace and name of the object.
     pub publication: String,
-    /// Database, target, candidate as the manifest has them.
-    pub tables: [String; 3],
+    /// Database, target, candidate as the manifest has them; none = it cannot be read.
+    pub tables: Option<[String; 3]>,
     /// As in [`Report::cluster`].
     pub cluster: Option<String>,
     ///
@@ -56,8 +57,18 @@ pub fn note(finding: &Finding, unread: bool) -> Note {
         rule: finding.rule,
         member: None,
         message: finding.message.clone(),
-        remedy: Some(remedy(finding.code)),
+        remedy: Some(remedy(finding.code, &finding.message)),
     }
+}
+
+/// What there is to say of a file that no object can be read from.
+pub fn unreadable(file: String, findings: &[Finding]) -> Seen {
+    let correct = |finding: &Finding| Note {
+        remedy: Some(format!("Correct {file} and run plan again; nothing was created.")),
+        ..note(finding, false)
+    };
+    let notes = findings.iter().map(correct).collect();
+    Seen { publication: file, notes, ..Seen::default() }
 }
 
 /// Puts everything together.
@@ -79,8 +90,14 @@ pub fn assemble(seen: Seen) -> Report {
     seen.review.iter().flat_map(|review| &review.findings).for_each(&mut add);
     unread.iter().for_each(&mut add);
     let members = facts.map(|answer| members(seen.names.as_ref(), answer)).unwrap_or_default();
+    let spent = findings.iter().any(|note| note.code == Some(ErrorCode::CandidateNameSpent.as_str()));
     for note in &mut findings {
-        note.member = members.iter().find_map(|member| named(member, &note.message));
+        if spent && note.code == Some(ErrorCode::CandidateInvalid.as_str()) {
+            // Under the spent name it would be refused again.
+            note.remedy = Some(remedy(ErrorCode::CandidateNameSpent, &note.message));
+        }
+        let mut named = members.iter().filter(|member| is_named(member, &note.message));
+        note.member = named.next().filter(|_| named.next().is_none()).map(MemberView::name);
     }
     findings.sort_by_key(|note| note.level);
     let standing = seen.review.as_ref().map(|review| review.standing);
@@ -89,13 +106,13 @@ pub fn assemble(seen: Seen) -> Report {
         (_, Some(names), Some(answer)) => statements(names, answer),
         _ => Vec::new(),
     };
-    let [database, target, candidate] = &seen.tables;
+    let table = |at: usize| seen.tables.as_ref().map(|names| format!("{}.{}", names[0], names[at]));
     Report {
         verdict: verdict(standing, &findings),
         publication: seen.publication,
         cluster: seen.cluster,
-        target: format!("{database}.{target}"),
-        candidate: format!("{database}.{candidate}"),
+        target: table(1),
+        candidate: table(2),
         rows: seen.rows.map(rows),
         operation: seen.operation,
         slot: seen.review.as_ref().map(|review| {
@@ -150,12 +167,9 @@ fn resolved(seen: &Seen) -> Vec<Finding> {
     passed.map(|(label, failure)| read_failure(label, *failure)).collect()
 }
 
-fn named(member: &MemberView, message: &str) -> Option<String> {
+fn is_named(member: &MemberView, message: &str) -> bool {
     let server = member.server.as_deref().is_some_and(|server| message.contains(server));
-    (server || message.contains(&member.host)).then(|| match member.replica {
-        Some(replica) => format!("replica {replica} ({})", member.host),
-        None => member.host.clone(),
-    })
+    server || message.contains(&member.host)
 }
 
 fn members(names: Option<&Names>, answer: &MembersAnswer) -> Vec<MemberView> {

@@ -27,7 +27,7 @@ pub(super) async fn gather(client: Option<&Client>, mut object: ClusterPublicati
     let spec = object.spec.clone();
     let publication = format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any());
     let mut seen =
-        Seen { publication, tables: [spec.database, spec.target, spec.candidate], ..Seen::default() };
+        Seen { publication, tables: Some([spec.database, spec.target, spec.candidate]), ..Seen::default() };
     seen.rows = cluster_access::rows(&object).ok();
     let wrong = manifest::check(&object);
     if !wrong.is_empty() {

@@ -1,11 +1,11 @@
 //! The manifest of `plan`: read strictly, since the API server is not asked.
 
-use crate::api::{self, ClusterPublication};
+use crate::api::{self, ClusterPublication, ClusterPublicationSpec};
 use crate::cluster_access::{invocation, names, rows};
 use publication_protocol::admission::Finding;
 use publication_protocol::code::ErrorCode;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const KIND: &str = "ClusterPublication";
 const SPEC_FIELDS: [&str; 7] =
@@ -35,7 +35,26 @@ pub fn parse(text: &str) -> Result<ClusterPublication, Vec<Finding>> {
     if let Some(unknown) = fields.into_iter().find(|field| !SPEC_FIELDS.contains(&field.as_str())) {
         return Err(vec![invalid(format!("spec.{unknown}: there is no such field"))]);
     }
-    serde_json::from_value(value.clone()).map_err(|e| vec![invalid(format!("spec: {e}"))])
+    serde_json::from_value(value.clone()).map_err(|error| {
+        let fields = wrong_fields(&value["spec"]);
+        if fields.is_empty() { vec![invalid(format!("the object: {error}"))] } else { fields }
+    })
+}
+
+/// serde does not say where it stopped: each field is tried by itself among good ones.
+fn wrong_fields(spec: &Value) -> Vec<Finding> {
+    let good =
+        json!({"clusterRef": {"name": "a"}, "database": "a", "target": "a", "candidate": "a", "rows": {}});
+    let reads = |spec: &Value| serde_json::from_value::<ClusterPublicationSpec>(spec.clone());
+    let required = good.as_object().into_iter().flatten().map(|(field, _)| field.as_str());
+    let missing = required.filter(|field| spec.get(field).is_none());
+    let missing = missing.map(|field| invalid(format!("spec.{field}: is missing")));
+    let wrong = spec.as_object().into_iter().flatten().filter_map(|(field, value)| {
+        let mut tried = good.clone();
+        tried[field] = value.clone();
+        reads(&tried).err().map(|error| invalid(format!("spec.{field}: {error}")))
+    });
+    missing.chain(wrong).collect()
 }
 
 /// Everything that a manifest can have wrong by itself.

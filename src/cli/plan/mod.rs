@@ -7,7 +7,7 @@ pub mod report;
 pub mod screen;
 
 use super::output::{Format, render};
-use assemble::{Seen, assemble, note};
+use assemble::{assemble, unreadable};
 use clap::Args as ClapArgs;
 use kube::Client;
 use report::Report;
@@ -48,14 +48,10 @@ pub(super) fn main(args: &Args) -> ExitCode {
 }
 
 fn report(args: &Args) -> Result<Report, Box<dyn std::error::Error>> {
-    let text = read(&args.filename).map_err(|e| format!("{}: {e}", args.filename.display()))?;
+    let text = read(&args.filename).map_err(|e| format!("{}: {e}", shown(&args.filename)))?;
     let mut object = match manifest::parse(&text) {
         Ok(object) => object,
-        Err(findings) => {
-            let notes = findings.iter().map(|finding| note(finding, false)).collect();
-            let publication = args.filename.display().to_string();
-            return Ok(assemble(Seen { publication, notes, ..Seen::default() }));
-        }
+        Err(findings) => return Ok(assemble(unreadable(shown(&args.filename), &findings))),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     Ok(runtime.block_on(async {
@@ -65,6 +61,10 @@ fn report(args: &Args) -> Result<Report, Box<dyn std::error::Error>> {
         let client = config.and_then(|config| Client::try_from(config).ok());
         assemble(gather::gather(client.as_ref(), object).await)
     }))
+}
+
+fn shown(path: &Path) -> String {
+    if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() }
 }
 
 fn read(path: &Path) -> std::io::Result<String> {

@@ -104,6 +104,16 @@ pub struct MemberView {
     pub health: String,
 }
 
+impl MemberView {
+    /// How it is named to people, here and in every message.
+    pub fn name(&self) -> String {
+        match self.replica {
+            Some(replica) => format!("{} (replica {replica})", self.host),
+            None => self.host.clone(),
+        }
+    }
+}
+
 /// The target's slot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -143,15 +153,17 @@ pub struct StatementView {
 pub struct Report {
     /// What it comes to.
     pub verdict: Verdict,
-    /// Namespace and name of the object.
+    /// Namespace and name of the object; the file, where none can be read from it.
     pub publication: String,
     /// Namespace and name of the PublicationCluster, with the cluster's own name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
+    /// Database and name; none = the manifest cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
     /// Database and name.
-    pub target: String,
-    /// Database and name.
-    pub candidate: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub candidate: Option<String>,
     /// Expected rows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rows: Option<String>,

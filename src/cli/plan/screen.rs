@@ -13,10 +13,14 @@ pub fn table(report: &Report) -> String {
         out.push_str(text.trim_end());
         out.push('\n');
     };
-    let cluster = report.cluster.as_deref().unwrap_or("an unknown cluster");
-    line(format!("{} on {cluster}", report.publication));
-    let rows = report.rows.as_ref().map(|rows| format!(", rows: {rows}")).unwrap_or_default();
-    line(format!("  {} becomes {}{rows}", report.candidate, report.target));
+    if let (Some(candidate), Some(target)) = (&report.candidate, &report.target) {
+        let cluster = report.cluster.as_deref().unwrap_or("an unknown cluster");
+        line(format!("{} on {cluster}", report.publication));
+        let rows = report.rows.as_ref().map(|rows| format!(", rows: {rows}")).unwrap_or_default();
+        line(format!("  {candidate} becomes {target}{rows}"));
+    } else {
+        line(format!("{}: no ClusterPublication can be read from it", report.publication));
+    }
     if let Some(operation) = &report.operation {
         line(format!("  operation {}", short(operation)));
     }
@@ -91,12 +95,11 @@ fn slot_line(slot: &SlotView) -> String {
     }
 }
 
-fn member_rows(members: &[MemberView]) -> Vec<[String; 7]> {
-    let heading = ["REPLICA", "HOST", "VERSION", "TARGET", "CANDIDATE", "ROWS", "HEALTH"];
+fn member_rows(members: &[MemberView]) -> Vec<[String; 6]> {
+    let heading = ["MEMBER", "VERSION", "TARGET", "CANDIDATE", "ROWS", "HEALTH"];
     let row = |member: &MemberView| {
         [
-            member.replica.map_or_else(dash, |replica| replica.to_string()),
-            member.host.clone(),
+            member.name(),
             member.version.clone().unwrap_or_else(dash),
             generation(member.target.as_ref()),
             generation(member.candidate.as_ref()),

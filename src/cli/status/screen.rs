@@ -66,12 +66,11 @@ fn time(time: Option<&Time>) -> Option<String> {
     time.map(|time| time.0.to_string())
 }
 
-fn replica_rows(replicas: &[ReplicaStatus]) -> Vec<[String; 6]> {
-    let heading = ["REPLICA", "HOST", "STATE", "STATEMENT", "CODE", "MESSAGE"];
+fn replica_rows(replicas: &[ReplicaStatus]) -> Vec<[String; 5]> {
+    let heading = ["MEMBER", "STATE", "STATEMENT", "CODE", "MESSAGE"];
     let row = |replica: &ReplicaStatus| {
         [
-            replica.replica.to_string(),
-            format!("{}:{}", replica.host, replica.port),
+            format!("{}:{} (replica {})", replica.host, replica.port, replica.replica),
             replica.state.clone(),
             replica.statement.clone().unwrap_or_else(|| "-".to_owned()),
             replica.exception_code.map_or_else(|| "-".to_owned(), |code| code.to_string()),

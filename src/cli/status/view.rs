@@ -133,7 +133,7 @@ impl View {
             publication_statement: publication,
             cleanup_statement: cleanup,
             error: error.map(|error| ErrorView {
-                remedy: find(&error.code).map(remedy),
+                remedy: find(&error.code).map(|code| remedy(code, &error.message)),
                 code: error.code,
                 message: error.message,
             }),
