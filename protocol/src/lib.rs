@@ -10,6 +10,7 @@ pub mod authority;
 pub mod canonical;
 pub mod classify;
 pub mod code;
+pub mod diagnose;
 pub mod driver;
 pub mod evidence;
 pub mod facade;

@@ -10,6 +10,9 @@ pub const VISIBILITY_SLACK_MS: u64 = 5_000;
 pub const STALE_READ_MS_MAX: u64 = 30_000;
 /// F-3: how long an unreachable member is only waited for.
 pub const UNOBSERVED_GRACE_MS: u64 = 60_000;
+/// F: a statement that is in the queue for longer than this does not progress. It only touches catalogs: a server runs one
+/// in well below a second, and the statement's own answer has waited 5 s for it before the first look.
+pub const STATEMENT_EXPECTED_MS: u64 = 10_000;
 /// How often a stalled operation is observed again.
 pub const STALLED_REOBSERVE_MS: u64 = 600_000;
 /// G-4: cleanup dispatches of one operation.

@@ -4,7 +4,7 @@ use crate::authority::{DispatchPermit, Mutation, MutationAnswer, Now};
 use crate::generation::TableFact;
 use crate::identity::{CorrelationToken, Random, RootId, ServerUuid};
 use crate::inventory::ClusterRow;
-use crate::preflight::{PreflightAnswer, PreflightAsk};
+use crate::preflight::{Backlog, PreflightAnswer, PreflightAsk};
 use crate::queue::QueueRow;
 use crate::record::{Owner, VersionedRow};
 use crate::sqltext::Statement;
@@ -175,6 +175,8 @@ pub trait Ddl {
         cluster: &str,
         tokens: &[CorrelationToken],
     ) -> impl Future<Output = Result<Vec<QueueRow>, ReadFailure>> + Send;
+    /// K13: what the cluster's hosts have not finished, of any token: one more scan, made only for a diagnosis.
+    fn backlog(&self, cluster: &str) -> impl Future<Output = Result<Vec<Backlog>, ReadFailure>> + Send;
 }
 
 /// What the protocol asks of Kubernetes.

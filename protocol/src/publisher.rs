@@ -45,6 +45,7 @@ where
             Call::Members(ask) => Input::Members(ports.catalog.members(&ask).await),
             Call::Preflight(ask) => Input::Preflight(ports.catalog.preflight(&ask).await),
             Call::Scan(cluster, tokens) => Input::Scan(ports.ddl.scan(&cluster, &tokens).await),
+            Call::Backlog(cluster) => Input::Backlog(ports.ddl.backlog(&cluster).await),
             Call::Mutate(server, mutation) => Input::Mutated(ports.control.mutate(&server, &mutation).await),
             Call::ReadExact(server, key) => Input::Exact(ports.control.read_exact(&server, &key).await),
             Call::Witness(root, version) => Input::Witnessed(ports.owners.witness(root, version).await),

@@ -19,6 +19,8 @@ fn an_existing_target_costs_five_mutations_three_statements_three_scans() {
             mutations: 5,
             sends: 3,
             scans: 3,
+            // Only a statement that does not progress is diagnosed.
+            backlogs: 0,
             exact_reads: 5,
             witnesses: 1,
             owner_reads: 0,

@@ -6,7 +6,7 @@ mod support;
 use publication_protocol::admission::Severity;
 use publication_protocol::code::ErrorCode;
 use publication_protocol::ports::ReadFailure;
-use publication_protocol::preflight::{Backlog, FailedRead, Grant, PreflightAnswer};
+use publication_protocol::preflight::{Backlog, EntryState, FailedRead, Grant, PreflightAnswer};
 use support::facts::{SECOND, granted, judged, one, says, table, unobstructed};
 
 type Change = fn(&mut PreflightAnswer);
@@ -201,8 +201,13 @@ fn mixed_versions_and_a_backlog_are_said_and_hold_nothing_back() {
     let mixed = one(judged(true, &[], |a| a.members[1].server_version = "25.9".into()));
     assert_eq!(mixed.severity, Severity::Warn);
     says(&mixed, &["25.8 on h1:9000 (replica 1)", "25.9 on h2:9000 (replica 2)"]);
-    let entry =
-        |name: &str, host: &str, age_s| Backlog { entry: name.into(), host: host.into(), port: 9000, age_s };
+    let entry = |name: &str, host: &str, age_s| Backlog {
+        entry: name.into(),
+        host: host.into(),
+        port: 9000,
+        state: EntryState::Active,
+        age_s,
+    };
     let waits = one(judged(true, &[], |a| {
         a.backlog = vec![
             entry("query-0000000008", "h2", 5),

@@ -29,14 +29,8 @@ fn bound_to(world: &World, members: u32) {
 fn join(world: &World, tables: &[(&str, u64)]) {
     let mut inner = world.lock();
     let number = inner.members.len() as u32 + 1;
-    inner.members.push(MemberSim {
-        number,
-        tables: tables.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect(),
-        up: true,
-        lag: 0,
-        refuses: BTreeMap::new(),
-        unhealthy: false,
-    });
+    let tables = tables.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect();
+    inner.members.push(MemberSim::new(number, tables));
 }
 
 /// Dispatched to two members, executed by the first one only.

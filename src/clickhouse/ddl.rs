@@ -1,5 +1,6 @@
 //! D: distributed statements, each sent once, and the queue that alone tells what became of them.
 
+use super::backlog;
 use super::connection::Connection;
 use super::permit::{Held, PermitGate};
 use super::rows::DdlQueueRow;
@@ -8,6 +9,7 @@ use super::{settings, sql};
 use publication_protocol::authority::{DispatchPermit, Now};
 use publication_protocol::identity::{Action, CorrelationToken, RootId, ServerUuid};
 use publication_protocol::ports::{Ddl, Order, ReadFailure, SendOutcome};
+use publication_protocol::preflight::Backlog;
 use publication_protocol::queue::{ExceptionText, QueueRow};
 use publication_protocol::sqltext;
 use std::fmt;
@@ -132,12 +134,18 @@ impl Ddl for DistributedDdl {
         let mut last = ReadFailure::Unavailable;
         for endpoint in self.connection.endpoints() {
             match self.scan_at(endpoint, &query).await {
-                // Only an endpoint that cannot be reached is passed over; what one says, the others would say too.
-                Err(failure @ ReadFailure::Unavailable) => last = failure,
+                // An endpoint that cannot be reached, or that cannot reach Keeper, is passed over; what else one says, the
+                // others would say too.
+                Err(failure @ (ReadFailure::Unavailable | ReadFailure::KeeperUnavailable)) => last = failure,
                 answer => return answer,
             }
         }
         Err(last)
+    }
+
+    async fn backlog(&self, cluster: &str) -> Result<Vec<Backlog>, ReadFailure> {
+        self.scans.fetch_add(1, Ordering::Relaxed);
+        backlog::read(&self.connection, cluster).await.map_err(|(_, failure)| failure)
     }
 }
 

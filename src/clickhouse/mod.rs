@@ -5,6 +5,7 @@
 
 mod ask;
 mod authority;
+mod backlog;
 mod catalog;
 mod connection;
 mod ddl;

@@ -2,10 +2,10 @@
 //! settings are those of the user there. Rows only: the protocol judges.
 
 use super::ask::From;
+use super::backlog;
 use super::catalog::MemberCatalog;
 use super::rows::{
-    BacklogRow, ColumnRow, ConfiguredRow, DefinitionRow, GrantRow, LimitRow, PathRow, PolicyRow,
-    ReplicaSetRow, UseRow,
+    ColumnRow, ConfiguredRow, DefinitionRow, GrantRow, LimitRow, PathRow, PolicyRow, ReplicaSetRow, UseRow,
 };
 use super::sql::{self, FACADE_TABLE, Inner};
 use super::transport::Endpoint;
@@ -16,8 +16,8 @@ use futures::join;
 use publication_protocol::identity::ServerUuid;
 use publication_protocol::ports::ReadFailure;
 use publication_protocol::preflight::{
-    Backlog, ConfiguredDictionary, Definition, FailedRead, Grant, Limits, MemberFacts, Policy,
-    PreflightAnswer, PreflightAsk, ReplicaSet, TableUse,
+    ConfiguredDictionary, Definition, FailedRead, Grant, Limits, MemberFacts, Policy, PreflightAnswer,
+    PreflightAsk, ReplicaSet, TableUse,
 };
 use publication_protocol::sqltext::TableName;
 
@@ -34,8 +34,9 @@ impl MemberCatalog {
     pub(super) async fn read_preflight(&self, ask: &PreflightAsk) -> PreflightAnswer {
         let connection = self.connection();
         let looks = join_all(connection.endpoints().iter().map(|endpoint| one(connection, endpoint, ask)));
-        let backlog =
-            async { if ask.backlog { backlog(connection, &ask.cluster).await } else { Ok(Vec::new()) } };
+        let backlog = async {
+            if ask.backlog { backlog::read(connection, &ask.cluster).await } else { Ok(Vec::new()) }
+        };
         let (looks, backlog) = join!(looks, backlog);
         let facade =
             TableName { database: connection.control_database().to_owned(), table: FACADE_TABLE.to_owned() };
@@ -49,7 +50,9 @@ impl MemberCatalog {
         }
         match backlog {
             Ok(entries) => answer.backlog = entries,
-            Err(failure) => answer.failures.push(failure),
+            Err((endpoint, failure)) => {
+                answer.failures.push(FailedRead { endpoint, failure, needs: SELECT_SYSTEM });
+            }
         }
         answer
     }
@@ -198,21 +201,4 @@ fn judged_limits(rows: &[LimitRow]) -> Limits {
         checks_loading: of(false, "check_table_dependencies", false) != Some(0),
         checks_references: of(false, "check_referential_table_dependencies", false) != Some(0),
     }
-}
-
-/// One scan, through the first endpoint that answers.
-async fn backlog(connection: &Connection, cluster: &str) -> Result<Vec<Backlog>, FailedRead> {
-    let mut last = None;
-    for endpoint in connection.endpoints() {
-        match connection.read::<BacklogRow>(endpoint, &sql::backlog(cluster)).await {
-            Ok((_, rows)) => {
-                let entries = rows.into_iter().filter(|row| !row.entry.is_empty());
-                return Ok(entries
-                    .map(|row| Backlog { entry: row.entry, host: row.host, port: row.port, age_s: row.age_s })
-                    .collect());
-            }
-            Err(failure) => last = Some(failed(endpoint, failure, SELECT_SYSTEM)),
-        }
-    }
-    last.map_or_else(|| Ok(Vec::new()), Err)
 }

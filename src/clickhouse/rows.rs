@@ -136,7 +136,7 @@ rows! {
     /// [`super::sql::limits`]
     LimitRow { of_server: u8, name: String, value: String, changed: u8 }
     /// [`super::sql::backlog`]
-    BacklogRow { entry: String, host: String, port: u16, age_s: u64 }
+    BacklogRow { entry: String, host: String, port: u16, status: String, age_s: u64 }
     /// [`super::sql::settings`]
     SettingRow { name: String, value: String }
 }

@@ -13,6 +13,7 @@ mod owners;
 mod publication;
 mod resolve;
 mod status;
+mod stuck;
 mod verdict;
 
 use crate::api::{ClusterPublication, PublicationCluster, PublicationVerdict};

@@ -188,6 +188,7 @@ fn refused(object: &ClusterPublication, ctx: &Context, finding: Finding) -> Repo
         warnings: Vec::new(),
         states: BTreeMap::new(),
         queues: BTreeMap::new(),
+        stuck: None,
         evidence: None,
         held: None,
         converged,

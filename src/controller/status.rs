@@ -1,6 +1,7 @@
 //! Status of a ClusterPublication: a pure projection of (old, report, now). It decides nothing.
 
 use super::conditions::{Conditions, cut};
+use super::stuck;
 use crate::api::{
     ClusterPublicationStatus, ConditionType, ErrorStatus, GenerationStatus, MESSAGE_BYTES_MAX, Outcome,
     ReplicaStatus, StatementResult, StatementStatus,
@@ -56,7 +57,7 @@ pub(super) fn project(
         // The witness outlives a slot that another operation took (F-2).
         None => new.classification = report.class.map(|c| c.as_str().to_owned()),
     }
-    new.cause = report.class.and_then(Classification::cause).map(str::to_owned);
+    new.cause = stuck::cause(report).map(str::to_owned);
     new.conditions = conditions(old, &new, facts, now);
     new
 }
@@ -192,7 +193,7 @@ fn replicas(record: &Record, report: &Report) -> Vec<ReplicaStatus> {
                     Some(HostResult::TerminalFailure(code)) => i32::try_from(code).ok(),
                     _ => None,
                 },
-                message: message(state),
+                message: message(state).or_else(|| stuck::line(report, &member.server_uuid)),
             }
         })
         .collect()
@@ -228,7 +229,7 @@ fn conditions(
     let report = facts.report;
     let mut c = Conditions::new(&old.conditions, new.observed_generation, now.clone());
     let first = report.findings.first();
-    let held = report.held.as_ref().map(held);
+    let held = report.held.as_ref().map(held).or_else(|| stuck::reason(report));
     let (reason, text) = match (first, &held) {
         (Some(finding), _) => (finding.code.reason(), finding.message.as_str()),
         (None, Some((reason, text))) => (*reason, text.as_str()),

@@ -6,6 +6,7 @@
 
 mod authority_read;
 mod observe;
+mod overdue;
 mod prepare;
 mod report;
 mod review;
@@ -18,12 +19,13 @@ use crate::authority::{CasResult, DispatchPermit, Mutation, MutationAnswer, Now,
 use crate::canonical::Digest;
 use crate::classify::Classification;
 use crate::code::ErrorCode;
+use crate::diagnose::Stuck;
 use crate::identity::{CorrelationToken, Random, RootId, ServerUuid};
 use crate::intent::{Intent, invariant};
 use crate::limits::UNOBSERVED_GRACE_MS;
 use crate::phase::{Actor, Edge, Phase, edge};
 use crate::ports::{AuthorityRead, MembersAnswer, MembersAsk, Order, ReadFailure, SendOutcome};
-use crate::preflight::{PreflightAnswer, PreflightAsk};
+use crate::preflight::{Backlog, PreflightAnswer, PreflightAsk};
 use crate::queue::{QueueRow, QueueView};
 use crate::record::{Owner, Record, Slot, VersionedRow};
 use crate::replica::MemberState;
@@ -53,6 +55,8 @@ pub enum Call {
     Preflight(PreflightAsk),
     /// [`crate::ports::Ddl::scan`].
     Scan(String, Vec<CorrelationToken>),
+    /// [`crate::ports::Ddl::backlog`].
+    Backlog(String),
     /// [`crate::ports::ControlTable::mutate`].
     Mutate(ServerUuid, Mutation),
     /// [`crate::ports::ControlTable::read_exact`].
@@ -80,6 +84,8 @@ pub enum Input {
     Preflight(PreflightAnswer),
     /// Of [`Call::Scan`].
     Scan(Result<Vec<QueueRow>, ReadFailure>),
+    /// Of [`Call::Backlog`].
+    Backlog(Result<Vec<Backlog>, ReadFailure>),
     /// Of [`Call::Mutate`].
     Mutated(MutationAnswer),
     /// Of [`Call::ReadExact`].
@@ -128,6 +134,8 @@ enum State {
     ObservingMembers(Slot, BTreeMap<u64, QueueView>),
     ObservingSlot(Slot, BTreeMap<u64, QueueView>, MembersAnswer),
     Rereading,
+    /// Everything is decided; what is said of an overdue statement is missing.
+    Diagnosing(Box<overdue::Overdue>),
     Done,
 }
 
@@ -161,6 +169,7 @@ pub struct Driver {
     /// J-1: what the last scan said.
     queue_evidence: Option<Digest>,
     evidence: Option<Digest>,
+    stuck: Option<Stuck>,
     held: Option<Held>,
     warnings: Vec<Finding>,
     converged: bool,
@@ -186,6 +195,7 @@ impl Driver {
             doubted: false,
             queue_evidence: None,
             evidence: None,
+            stuck: None,
             held: None,
             warnings: Vec::new(),
             converged: false,
@@ -228,6 +238,9 @@ impl Driver {
             (State::ObservingSlot(slot, queues, answer), Input::Slot(read)) => {
                 self.observed(slot, queues, &answer, &read, tick)
             }
+            (State::Diagnosing(overdue), Input::Backlog(rows)) => {
+                self.diagnosed(*overdue, rows.as_deref().ok())
+            }
             _ => self.halt(),
         }
     }
@@ -237,6 +250,7 @@ impl Driver {
     pub(crate) fn forget_what_only_reports_show(&mut self) -> Option<Classification> {
         self.queue_evidence = None;
         self.evidence = None;
+        self.stuck = None;
         self.warnings.clear();
         self.converged = false;
         self.passed.clear();
@@ -419,6 +433,7 @@ impl Driver {
             warnings: std::mem::take(&mut self.warnings),
             states: std::mem::take(&mut self.states),
             queues: std::mem::take(&mut self.queues),
+            stuck: self.stuck.take(),
             evidence: self.evidence.take(),
             held: self.held.take(),
             converged: self.converged,

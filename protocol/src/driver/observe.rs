@@ -1,5 +1,6 @@
 //! After the first dispatch: observe, decide, perform (F, G).
 
+use super::overdue::Ended;
 use super::prepare::abandoned;
 use super::{
     After, BACKOFF_DOUBLINGS_MAX, Call, DISPATCHES_PER_PASS_MAX, Driver, End, OBSERVATIONS_PER_PASS_MAX,
@@ -119,9 +120,13 @@ impl Driver {
             Decision::Store(next) => self.swap(&slot, *next, After::Stored, tick),
             Decision::Dispatch(next) => self.swap(&slot, *next, After::Dispatch, tick),
             Decision::Done => self.final_phase(slot.record.phase),
-            Decision::Wait => self.wait(decided.class, findings, allowance.visibility_over, tick),
+            Decision::Wait => {
+                let ended = self.wait(decided.class, findings, allowance.visibility_over, tick);
+                self.end(ended, &slot, (answer, read), seen_for)
+            }
             Decision::FailClosed => {
-                self.finish(End::Stalled, findings, Requeue::AfterMs(STALLED_REOBSERVE_MS))
+                let ended = (End::Stalled, findings, Requeue::AfterMs(STALLED_REOBSERVE_MS));
+                self.end(ended, &slot, (answer, read), seen_for)
             }
         }
     }
@@ -140,22 +145,22 @@ impl Driver {
         findings: Vec<Finding>,
         visibility_over: bool,
         tick: &Tick,
-    ) -> Call {
+    ) -> Ended {
         if class.code().is_none() {
             self.memory.trouble_since = None;
             let often = self.memory.attempt < POLLS_OFTEN_MAX;
             let poll = self.backoff(if often { POLL_DOUBLINGS_MAX } else { BACKOFF_DOUBLINGS_MAX }, tick);
-            return self.finish(End::Waiting, findings, poll);
+            return (End::Waiting, findings, poll);
         }
         let since = *self.memory.trouble_since.get_or_insert(tick.now.boot_ms);
         let waited = tick.now.boot_ms.saturating_sub(since);
         // D-5 has a longer bound of its own; an entry that is not there by then is looked for rarely.
         if class.cause() == Some("EntryNotFound") && visibility_over {
-            return self.finish(End::Stalled, findings, Requeue::AfterMs(STALLED_REOBSERVE_MS));
+            return (End::Stalled, findings, Requeue::AfterMs(STALLED_REOBSERVE_MS));
         }
         let over = class.cause() != Some("EntryNotFound") && waited > UNOBSERVED_GRACE_MS;
         let again = self.backoff(BACKOFF_DOUBLINGS_MAX, tick);
-        self.finish(if over { End::Stalled } else { End::Waiting }, findings, again)
+        (if over { End::Stalled } else { End::Waiting }, findings, again)
     }
 }
 

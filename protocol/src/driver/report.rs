@@ -3,6 +3,7 @@
 use crate::admission::Finding;
 use crate::canonical::Digest;
 use crate::classify::Classification;
+use crate::diagnose::Stuck;
 use crate::identity::ServerUuid;
 use crate::phase::Phase;
 use crate::queue::QueueView;
@@ -79,6 +80,8 @@ pub struct Report {
     pub states: BTreeMap<ServerUuid, MemberState>,
     /// By epoch, what the queue showed of open dispatches.
     pub queues: BTreeMap<u64, QueueView>,
+    /// The statement in progress takes longer than it should: who is waited for, and why. It decides nothing.
+    pub stuck: Option<Stuck>,
     /// J-1: digest of the evidence of this observation.
     pub evidence: Option<Digest>,
     /// Why nothing was begun, although nothing is wrong.

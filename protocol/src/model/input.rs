@@ -37,6 +37,8 @@ pub(crate) enum InputKey {
     Preflight(u32, Vec<Option<u32>>),
     /// Statement and hosts of each entry.
     Scan(Option<Vec<(u32, u8, Vec<Exec>)>>),
+    /// Words of a report only: always unreadable.
+    Backlog,
     Mutated(MutationOutcome),
     Exact(Option<(u8, Option<u32>)>),
     Witnessed(bool),
@@ -91,6 +93,7 @@ pub(crate) fn real(engine: &mut Engine, key: &InputKey) -> Result<Input, String>
         InputKey::Scan(Some(entries)) => {
             Input::Scan(Ok(entries.iter().flat_map(|entry| entry_rows(engine, entry)).collect()))
         }
+        InputKey::Backlog => Input::Backlog(Err(ReadFailure::Unavailable)),
         InputKey::Mutated(outcome) => {
             Input::Mutated(MutationAnswer { outcome: *outcome, transport_calls: 1 })
         }

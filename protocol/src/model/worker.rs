@@ -79,11 +79,12 @@ fn begin(engine: &mut Engine, state: &mut State, at: usize) -> Done {
     Ok(())
 }
 
-/// Hands an answer to the driver and takes its next call. Preflight facts never change here: that read is no step.
+/// Hands an answer to the driver and takes its next call. Preflight facts never change here, and
+/// a backlog only words a report: these reads are no steps.
 pub(super) fn answer(engine: &mut Engine, state: &mut State, at: usize, input: InputKey) -> Done {
     give(engine, state, at, input)?;
     while let Stage::Busy(Busy { call, .. }) = state.workers[at].stage
-        && (state.snapshot || matches!(&*engine.calls.get(call), CallData::Preflight(_)))
+        && (state.snapshot || matches!(&*engine.calls.get(call), CallData::Preflight(_) | CallData::Backlog))
         && let Some(input) = read(engine, state, call)
     {
         give(engine, state, at, input)?;
@@ -106,6 +107,7 @@ fn read(engine: &Engine, state: &State, call: u32) -> Option<InputKey> {
             let entries = entries.map(|(at, entry)| (entry.stmt, at as u8, entry.hosts.clone()));
             Some(InputKey::Scan(Some(entries.collect())))
         }
+        CallData::Backlog => Some(InputKey::Backlog),
         CallData::OwnerGone(uid) => {
             let owner = engine.intents.iter().position(|i| i.owner.uid == *uid);
             Some(InputKey::OwnerGone(owner.map(|owner| state.operations[owner].deleted)))
@@ -190,7 +192,7 @@ fn pending(steps: &mut Steps<'_>, at: usize, busy: &Busy) {
             steps.fair(Label("asks for the owner: worker", at, 0), |e, s| read_on(e, s, at, call));
         }
         CallData::Send(_, stmt) => effects::send(steps, at, busy, *stmt),
-        CallData::Preflight(_) | CallData::Finish(_) => {}
+        CallData::Preflight(_) | CallData::Backlog | CallData::Finish(_) => {}
     }
 }
 

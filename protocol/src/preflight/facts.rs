@@ -173,7 +173,7 @@ pub struct FailedRead {
 }
 
 /// An entry of the DDL queue that some host has not finished.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Backlog {
     /// Its name.
     pub entry: String,
@@ -181,8 +181,41 @@ pub struct Backlog {
     pub host: String,
     /// Its port.
     pub port: u16,
+    /// What it is there.
+    pub state: EntryState,
     /// Since it was created.
     pub age_s: u64,
+}
+
+/// What an unfinished entry is on one host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum EntryState {
+    /// Begun.
+    Active,
+    /// Not begun, as far as the queue shows.
+    Inactive,
+    /// Anything else.
+    Unclear,
+}
+
+impl EntryState {
+    /// From the raw status.
+    pub fn of(status: &str) -> Self {
+        match status {
+            "Active" => Self::Active,
+            "Inactive" => Self::Inactive,
+            _ => Self::Unclear,
+        }
+    }
+
+    /// As in the queue.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => "Active",
+            Self::Inactive => "Inactive",
+            Self::Unclear => "in an unclear state",
+        }
+    }
 }
 
 /// What all members answered.

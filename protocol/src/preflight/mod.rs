@@ -6,8 +6,8 @@ mod facts;
 mod grants;
 
 pub use facts::{
-    Backlog, ConfiguredDictionary, Definition, DependentKind, FailedRead, Grant, Limits, MemberFacts, Policy,
-    PreflightAnswer, PreflightAsk, ReplicaSet, TableUse,
+    Backlog, ConfiguredDictionary, Definition, DependentKind, EntryState, FailedRead, Grant, Limits,
+    MemberFacts, Policy, PreflightAnswer, PreflightAsk, ReplicaSet, TableUse,
 };
 
 use crate::admission::{Bound, Finding, Severity, label, read_failure};

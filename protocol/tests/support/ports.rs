@@ -10,7 +10,7 @@ use publication_protocol::ports::{
     AuthorityRead, Catalog, ControlTable, Ddl, Environment, MemberAnswer, MembersAnswer, MembersAsk, Order,
     Owners, Processes, ReadFailure, Scope, SendOutcome,
 };
-use publication_protocol::preflight::{FailedRead, PreflightAnswer, PreflightAsk};
+use publication_protocol::preflight::{Backlog, FailedRead, PreflightAnswer, PreflightAsk};
 use publication_protocol::queue::QueueRow;
 use publication_protocol::record::{Owner, VersionedRow};
 use std::future::{pending, poll_fn};
@@ -90,7 +90,9 @@ impl ControlTable for Worker {
             inner.counts.slot_reads += 1;
             let mut read = AuthorityRead::default();
             for (at, member) in inner.members.iter().enumerate() {
-                if member.up {
+                if member.up && !member.keeper {
+                    read.failures.push((label(member.number), ReadFailure::KeeperUnavailable));
+                } else if member.up {
                     read.rows.push((build::server(member.number), slot_of(inner, at, key)));
                 } else {
                     read.failures.push((label(member.number), ReadFailure::Unavailable));
@@ -154,8 +156,10 @@ fn read_members(inner: &mut Inner, ask: &MembersAsk) -> MembersAnswer {
         let there = |name: &Option<String>| name.as_ref().is_some_and(|n| member.tables.contains_key(n));
         let mut health = build::healthy(members);
         health.queue_size = if member.unhealthy { 3 } else { 0 };
+        health.readonly = member.readonly;
         let mut view = build::view(members, member.number);
         view.iter_mut().for_each(|row| row.host.insert_str(0, &inner.host_prefix));
+        view.iter_mut().for_each(|row| row.is_local &= member.local);
         answer.members.push(MemberAnswer {
             server_uuid: build::server(member.number),
             server_version: "25.8".into(),
@@ -223,6 +227,14 @@ impl Ddl for Worker {
             Ok(inner.rows(&tokens.iter().map(CorrelationToken::as_str).collect::<Vec<_>>()))
         };
         self.call("scan", effect, || Err(ReadFailure::Unavailable)).await
+    }
+
+    async fn backlog(&self, _: &str) -> Result<Vec<Backlog>, ReadFailure> {
+        let effect = |inner: &mut Inner| {
+            inner.counts.backlogs += 1;
+            Ok(inner.unfinished())
+        };
+        self.call("backlog", effect, || Err(ReadFailure::Unavailable)).await
     }
 }
 

@@ -42,6 +42,7 @@ impl Stepper {
             Call::Members(ask) => Input::Members(block_on(worker.members(&ask))),
             Call::Preflight(ask) => Input::Preflight(block_on(worker.preflight(&ask))),
             Call::Scan(cluster, tokens) => Input::Scan(block_on(worker.scan(&cluster, &tokens))),
+            Call::Backlog(cluster) => Input::Backlog(block_on(worker.backlog(&cluster))),
             Call::Mutate(server, mutation) => Input::Mutated(block_on(worker.mutate(&server, &mutation))),
             Call::ReadExact(server, key) => Input::Exact(block_on(worker.read_exact(&server, &key))),
             Call::Witness(root, version) => Input::Witnessed(block_on(worker.witness(root, version))),

@@ -6,6 +6,7 @@ use publication_protocol::authority::{Mutation, MutationOutcome, Now};
 use publication_protocol::facade::BINDING_KEY;
 use publication_protocol::identity::RootId;
 use publication_protocol::phase::Phase;
+use publication_protocol::preflight::{Backlog, EntryState};
 use publication_protocol::queue::{ExceptionText, QueueRow};
 use publication_protocol::record::{Record, VersionedRow};
 use publication_protocol::sqltext::{Ddl, Statement};
@@ -53,6 +54,31 @@ pub struct MemberSim {
     /// By action text (`drop`): the code that this member answers instead of executing.
     pub refuses: BTreeMap<&'static str, u32>,
     pub unhealthy: bool,
+    pub readonly: bool,
+    /// Its own row is local in its own `system.clusters`.
+    pub local: bool,
+    /// It can read what lies in Keeper.
+    pub keeper: bool,
+    /// What is not finished there has begun.
+    pub begun: bool,
+}
+
+impl MemberSim {
+    /// Nothing is wrong with it.
+    pub fn new(number: u32, tables: BTreeMap<String, u64>) -> Self {
+        Self {
+            number,
+            tables,
+            up: true,
+            lag: 0,
+            refuses: BTreeMap::new(),
+            unhealthy: false,
+            readonly: false,
+            local: true,
+            keeper: true,
+            begun: false,
+        }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -72,6 +98,7 @@ pub struct Counts {
     pub mutations: u32,
     pub sends: u32,
     pub scans: u32,
+    pub backlogs: u32,
     pub member_reads: u32,
     pub preflights: u32,
     pub slot_reads: u32,
@@ -89,6 +116,8 @@ pub struct Inner {
     /// J-3: what the members' process lists say.
     pub running: Option<bool>,
     pub queue: Vec<Entry>,
+    /// Unfinished entries of others.
+    pub foreign: Vec<Backlog>,
     pub now: Now,
     pub tick_ms: u64,
     pub seed: u64,
@@ -121,20 +150,14 @@ impl World {
             .into_iter()
             .chain(existing.then(|| (TARGET.to_owned(), OLD)))
             .collect();
-        let member = |number| MemberSim {
-            number,
-            tables: tables.clone(),
-            up: true,
-            lag: 0,
-            refuses: BTreeMap::new(),
-            unhealthy: false,
-        };
+        let member = |number| MemberSim::new(number, tables.clone());
         Self(Arc::new(Mutex::new(Inner {
             members: (1..=members).map(member).collect(),
             slot: Vec::new(),
             binding: Vec::new(),
             running: Some(false),
             queue: Vec::new(),
+            foreign: Vec::new(),
             now: build::now(1_000),
             tick_ms: 1,
             seed: 0,
@@ -310,6 +333,25 @@ impl Inner {
             self.violations.push(format!("h{number} dropped generation {generation}, serving: {serving:?}"));
         }
         code
+    }
+
+    /// What a diagnosis reads: rows of every entry that is not finished.
+    pub fn unfinished(&self) -> Vec<Backlog> {
+        let open = |entry: &Entry, number: &u32| !entry.codes.contains_key(number) && !entry.gone;
+        let row = |entry: &Entry, number: u32| {
+            let begun = self.members.iter().any(|m| m.number == number && m.begun);
+            Backlog {
+                entry: entry.name.clone(),
+                host: format!("h{number}"),
+                port: 9000,
+                state: if begun { EntryState::Active } else { EntryState::Inactive },
+                age_s: 20,
+            }
+        };
+        let own = self.queue.iter().flat_map(|entry| {
+            entry.hosts.iter().filter(|number| open(entry, number)).map(|number| row(entry, *number))
+        });
+        own.chain(self.foreign.iter().cloned()).collect()
     }
 
     pub fn rows(&self, tokens: &[&str]) -> Vec<QueueRow> {

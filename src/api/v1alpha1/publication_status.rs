@@ -28,7 +28,7 @@ pub struct ClusterPublicationStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub classification: Option<String>,
-    /// Why the classification is unknown or blocked.
+    /// Why the classification is unknown or blocked, or a statement in progress does not progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     pub cause: Option<String>,

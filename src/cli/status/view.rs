@@ -25,7 +25,7 @@ pub struct View {
     /// Of the last observation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub classification: Option<String>,
-    /// Why it is unknown or blocked.
+    /// Why it is unknown or blocked, or does not progress.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
     /// Identity of the operation.

@@ -102,8 +102,9 @@ pub fn limits() -> Inner {
 /// K13: what hosts have not finished, of any cluster, behind a row that says who answers. One scan of the queue.
 pub fn backlog(cluster: &str) -> Sql {
     Sql(format!(
-        "SELECT {SERVER}, '' AS entry, '' AS host, toUInt16(0) AS port, toUInt64(0) AS age_s \
+        "SELECT {SERVER}, '' AS entry, '' AS host, toUInt16(0) AS port, '' AS status, toUInt64(0) AS age_s \
          UNION ALL SELECT {SERVER}, entry, ifNull(host, '') AS host, ifNull(port, 0) AS port, \
+         ifNull(toString(status), '') AS status, \
          toUInt64(greatest(0, dateDiff('second', query_create_time, now()))) AS age_s \
          FROM system.distributed_ddl_queue WHERE ifNull(toString(status), '') != 'Finished' \
          AND (host, port) IN (SELECT host_name, port FROM system.clusters WHERE cluster = {})",
