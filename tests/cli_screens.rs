@@ -215,7 +215,7 @@ fn a_finding_names_a_member_only_if_it_is_one() {
 
 #[test]
 fn status_of_every_kind() {
-    for name in ["unseen", "waiting", "running", "blocked", "succeeded", "newer"] {
+    for name in ["unseen", "waiting", "running", "stuck", "blocked", "succeeded", "newer"] {
         let view = View::of(&status_of(name));
         assert_eq!(view.is_final(), name == "succeeded");
         insta::assert_snapshot!(format!("status_{name}"), status_screen::table(&view));

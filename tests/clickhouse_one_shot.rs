@@ -285,8 +285,9 @@ async fn reads_are_bounded() {
 
 // proves: D-3, B-2
 #[tokio::test]
-async fn only_unreachable_endpoints_are_passed_over() {
+async fn only_endpoints_without_connection_or_keeper_are_passed_over() {
     let dead = Server::start(Script::Close).await;
+    let keeperless = Server::start(Script::KeepAlive(answer("500 X", "", LOST))).await;
     let denied = Server::start(Script::KeepAlive(answer(
         "403 X",
         "",
@@ -295,7 +296,7 @@ async fn only_unreachable_endpoints_are_passed_over() {
     .await;
     let never = Server::start(Script::Hang).await;
     let mut spec = spec(&format!("http://127.0.0.1:{}", dead.port));
-    for port in [denied.port, never.port] {
+    for port in [keeperless.port, denied.port, never.port] {
         spec.endpoints.push(Endpoint::parse(&format!("http://127.0.0.1:{port}")).unwrap());
     }
     let connection = Arc::new(Connection::new(spec).unwrap());
@@ -303,7 +304,7 @@ async fn only_unreachable_endpoints_are_passed_over() {
     assert_eq!(ddl.scan("main", &[]).await, Ok(vec![]));
     assert_eq!(ddl.scans(), 0);
     assert_eq!(ddl.scan("main", &[token()]).await, Err(ReadFailure::AccessDenied));
-    assert_eq!((ddl.scans(), never.counts().0), (2, 0));
+    assert_eq!((ddl.scans(), never.counts().0), (3, 0));
     let ask = MembersAsk {
         scope: Scope::Cluster,
         cluster: "main".into(),
@@ -315,7 +316,8 @@ async fn only_unreachable_endpoints_are_passed_over() {
     let answer = publication_operator::clickhouse::MemberCatalog::new(connection).members(&ask).await;
     let failures: Vec<_> = answer.failures.iter().map(|(_, failure)| *failure).collect();
     assert!(answer.members.is_empty());
-    assert_eq!(failures, [ReadFailure::Unavailable, ReadFailure::AccessDenied, ReadFailure::Unavailable]);
+    use ReadFailure::{AccessDenied, KeeperUnavailable, Unavailable};
+    assert_eq!(failures, [Unavailable, KeeperUnavailable, AccessDenied, Unavailable]);
 }
 
 // proves: C-4

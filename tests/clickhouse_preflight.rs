@@ -10,7 +10,7 @@ use publication_operator::clickhouse::{
     Connection, ConnectionSpec, Endpoint, MemberCatalog, Timeouts, TlsMaterial,
 };
 use publication_protocol::ports::Catalog;
-use publication_protocol::preflight::{Limits, MemberFacts, PreflightAnswer, PreflightAsk};
+use publication_protocol::preflight::{EntryState, Limits, MemberFacts, PreflightAnswer, PreflightAsk};
 use publication_protocol::sqltext::TableName;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -81,8 +81,8 @@ async fn facts_arrive(lane: Lane) {
         cluster.member(0).unwrap().sql_with(create, &[("distributed_ddl_task_timeout", "0")]).await.map(drop);
     eventually(WITHIN, "the entry waits for the second member alone", || async {
         let answer = ask(&cluster, &catalog, true).await;
-        let ports: Vec<u16> = answer.backlog.iter().map(|entry| entry.port).collect();
-        let seen = ports == [cluster.members[1].spec.tcp_port];
+        let rows: Vec<_> = answer.backlog.iter().map(|entry| (entry.port, entry.state)).collect();
+        let seen = rows == [(cluster.members[1].spec.tcp_port, EntryState::Inactive)];
         Ok(Seen::when(seen && answer.failures.is_empty(), format!("{sent:?} {answer:?}")))
     })
     .await

@@ -13,7 +13,6 @@ use publication_protocol::phase::Phase;
 use publication_protocol::queue::QueueView;
 use publication_protocol::record::VersionedRow;
 use publication_protocol::verdict::Decision;
-use std::collections::BTreeMap;
 use support::build::{CANDIDATE, NEW, OLD, TARGET, intent, inventory, server};
 use support::ports::Worker;
 use support::run::{one, until_quiet};

@@ -1,7 +1,8 @@
-//! Events at phase changes and new errors, none on re-observation.
+//! Events at phase changes, new errors and new causes of a standstill, none on re-observation.
 
 use super::context::Context;
 use super::status::camel;
+use super::stuck;
 use crate::api::{ClusterPublication, ClusterPublicationStatus};
 use kube::Resource;
 use kube::runtime::events::{Event, EventType};
@@ -30,6 +31,18 @@ pub(super) async fn publish(
             type_: if report.end == End::Waiting { EventType::Normal } else { EventType::Warning },
             reason: finding.code.reason().to_owned(),
             note: Some(super::conditions::cut(&finding.message, 1000)),
+            action: "Observe".to_owned(),
+            secondary: None,
+        });
+    }
+    if let Some((cause, message)) = stuck::reason(report)
+        && report.findings.is_empty()
+        && old.cause.as_deref() != Some(cause)
+    {
+        events.push(Event {
+            type_: EventType::Warning,
+            reason: cause.to_owned(),
+            note: Some(super::conditions::cut(&message, 1000)),
             action: "Observe".to_owned(),
             secondary: None,
         });

@@ -295,6 +295,22 @@ pub fn status_of(name: &str) -> ClusterPublication {
                 replica(2, "Pending", json!("InProgress"), none(), none())],
             "conditions": [condition("Dispatched", "True", "Dispatched", "one statement was sent")],
         }),
+        "stuck" => {
+            let line = "waits behind query-0000000006 (created over 1 h ago; replica 2 Active): see what holds that entry up";
+            let message = format!(
+                "query-0000000007 does not progress; it is waited for, never sent again; waits for replica 2 (ch-2.ch:9000) {line} (F)"
+            );
+            json!({
+                "startTime": at, "dispatchTime": at, "phase": "InProgress", "classification": "PartialInProgress",
+                "cause": "OlderEntry", "operationId": digest, "evidenceDigest": digest, "replicasCommitted": "1/2",
+                "publication": {"entry": "query-0000000007", "result": "InProgress"},
+                "replicas": [replica(1, "Committed", json!("TerminalSuccess"), none(), none()),
+                    replica(2, "Pending", json!("InProgress"), none(), json!(line))],
+                "conditions": [condition("Dispatched", "True", "Dispatched", "one statement was sent"),
+                    condition("Ready", "False", "OlderEntry", &message),
+                    condition("Reconciling", "True", "OlderEntry", &message)],
+            })
+        }
         "blocked" => json!({
             "outcome": "Blocked", "startTime": at, "dispatchTime": at, "phase": "InProgress",
             "classification": "PartialTerminal", "operationId": digest, "evidenceDigest": digest,

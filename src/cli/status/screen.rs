@@ -24,9 +24,14 @@ pub fn table(view: &View) -> String {
             out.push_str(&format!("  More: publication-operator explain {}\n", error.code));
         }
     }
+    if let Some((cause, message)) = stuck(view) {
+        out.push_str(&format!("\nDoes not progress: {cause}\n"));
+        out.push_str(&wrapped("  ", message, WIDTH));
+        out.push_str("  More: docs/stuck.md\n");
+    }
     if !view.conditions.is_empty() {
         out.push_str("\nConditions\n");
-        out.push_str(&columns("  ", &condition_rows(&view.conditions)));
+        out.push_str(&columns("  ", &condition_rows(view)));
     }
     out
 }
@@ -80,8 +85,19 @@ fn replica_rows(replicas: &[ReplicaStatus]) -> Vec<[String; 5]> {
     std::iter::once(heading.map(str::to_owned)).chain(replicas.iter().map(row)).collect()
 }
 
-fn condition_rows(conditions: &[ConditionView]) -> Vec<[String; 4]> {
+/// Cause and message of a statement that is waited for longer than it should take; an error is shown as such.
+fn stuck(view: &View) -> Option<(&str, &str)> {
+    let cause = view.cause.as_deref().filter(|_| view.error.is_none())?;
+    let said = view.conditions.iter().find(|c| c.kind == "Reconciling" && c.reason == cause)?;
+    Some((cause, &said.message))
+}
+
+fn condition_rows(view: &View) -> Vec<[String; 4]> {
     let heading = ["TYPE", "STATUS", "REASON", "MESSAGE"];
-    let row = |c: &ConditionView| [c.kind.clone(), c.status.clone(), c.reason.clone(), c.message.clone()];
-    std::iter::once(heading.map(str::to_owned)).chain(conditions.iter().map(row)).collect()
+    let above = stuck(view).map(|(_, message)| message);
+    let row = |c: &ConditionView| {
+        let message = if Some(c.message.as_str()) == above { "as above" } else { &c.message };
+        [c.kind.clone(), c.status.clone(), c.reason.clone(), message.to_owned()]
+    };
+    std::iter::once(heading.map(str::to_owned)).chain(view.conditions.iter().map(row)).collect()
 }
