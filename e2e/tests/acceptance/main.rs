@@ -32,8 +32,7 @@ type Case = for<'a> fn(&'a mut Stage) -> Pin<Box<dyn Future<Output = publication
 
 fn main() {
     let mut arguments = Arguments::from_args();
-    // Cases share the machine's two cores and one environment for each size.
-    arguments.test_threads = Some(1);
+    arguments.test_threads = Some(stage::AT_ONCE);
     let runtime = Arc::new(tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap());
     let stages = Arc::new(stage::Stages::default());
     let topics = [

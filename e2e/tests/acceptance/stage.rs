@@ -8,9 +8,8 @@ use publication_e2e::manifests::{CLUSTER_OBJECT, PLATFORM, Publication, conditio
 use publication_e2e::{Environment, Error, Options, Result};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::time::Duration;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Semaphore};
 
 pub const SOON: Duration = Duration::from_secs(60);
 pub const SPACE: &str = "shop";
@@ -34,6 +33,11 @@ impl Stage {
         env.start_operator().await?;
         env.wait_cluster_ready(SOON).await?;
         Ok(Self { env, databases: 0, platform_changed: false, database: String::new() })
+    }
+
+    async fn play(&mut self, case: crate::Case) -> Result<()> {
+        self.next().await?;
+        case(self).await.map_err(|error| self.env.explain(&error))
     }
 
     /// A fresh database, no faults, empty logs, everybody alive, whatever the last case left behind.
@@ -155,28 +159,51 @@ pub fn expect<T: PartialEq + std::fmt::Debug>(what: &str, found: &T, wanted: &T)
     }
 }
 
-/// All stages of the run.
-#[derive(Default)]
+/// Stages of one kind that may play at once: most of a case is waiting, and the machine has two cores.
+pub const AT_ONCE: usize = 2;
+
+type Bed = (usize, Lane);
+
+/// All stages of the run. A case has one for itself.
 pub struct Stages {
-    by_bed: Mutex<BTreeMap<(usize, Lane), Stage>>,
+    free: Mutex<BTreeMap<Bed, Vec<Stage>>>,
+    /// Two-member stages of the main engine, which nearly all cases play on, come in `AT_ONCE`; others alone.
+    common: Semaphore,
+    rare: Semaphore,
+    /// One environment starts at a time: a port that was free for one must not be found by the next.
+    starting: Mutex<()>,
+}
+
+impl Default for Stages {
+    fn default() -> Self {
+        Self {
+            free: Mutex::default(),
+            common: Semaphore::new(AT_ONCE),
+            rare: Semaphore::new(1),
+            starting: Mutex::default(),
+        }
+    }
 }
 
 impl Stages {
     pub async fn run(&self, members: usize, lane: Lane, case: crate::Case) -> Result<()> {
-        let mut stages = self.by_bed.lock().await;
-        let stage = match stages.entry((members, lane)) {
-            Entry::Occupied(there) => there.into_mut(),
-            Entry::Vacant(free) => free.insert(Stage::start(members, lane).await?),
+        let bed = (members, lane);
+        let turns = if bed == (2, Lane::V26_9) { &self.common } else { &self.rare };
+        let _turn = turns.acquire().await.map_err(|e| Error::other("stage", e.to_string()))?;
+        let free = self.free.lock().await.get_mut(&bed).and_then(Vec::pop);
+        let mut stage = if let Some(stage) = free {
+            stage
+        } else {
+            let _alone = self.starting.lock().await;
+            Stage::start(members, lane).await?
         };
-        stage.next().await?;
-        match case(stage).await {
-            Ok(()) => Ok(()),
-            Err(error) => Err(stage.env.explain(&error)),
-        }
+        let result = stage.play(case).await;
+        self.free.lock().await.entry(bed).or_default().push(stage);
+        result
     }
 
     /// Ends every process.
     pub async fn end(&self) {
-        self.by_bed.lock().await.clear();
+        self.free.lock().await.clear();
     }
 }
