@@ -231,7 +231,7 @@ async fn running<P: Processes>(record: &Record, processes: &P) -> Option<bool> {
     if ids.is_empty() { Some(false) } else { processes.running(&ids).await }
 }
 
-fn ask(name: &SlotName, record: &Record) -> MembersAsk {
+pub(crate) fn ask(name: &SlotName, record: &Record) -> MembersAsk {
     let mut names = record.all_names();
     names.extend(record.fences().into_iter().map(|fence| fence.name));
     names.sort();

@@ -1,7 +1,7 @@
 //! Breadth first over every reachable state; then liveness by backward reachability.
 
 use super::engine::Engine;
-use super::next::{Successor, successors};
+use super::next::{By, Successor, successors};
 use super::state::{Config, Last, Stage, State};
 use std::collections::hash_map::{DefaultHasher, Entry};
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -38,8 +38,12 @@ struct Explorer<'a> {
     parents: Vec<u32>,
     goals: Vec<bool>,
     successes: Vec<bool>,
+    /// No operation holds the slot.
+    free: Vec<bool>,
     /// Steps that need no fault and no person, backwards.
     fair: Vec<(u32, u32)>,
+    /// Steps of a person, backwards.
+    person: Vec<(u32, u32)>,
     transitions: usize,
 }
 
@@ -53,17 +57,21 @@ pub(crate) fn explore(config: &Config, states_max: usize) -> Explored {
         parents: Vec::new(),
         goals: Vec::new(),
         successes: Vec::new(),
+        free: Vec::new(),
         fair: Vec::new(),
+        person: Vec::new(),
         transitions: 0,
     };
     let (exhausted, mut violation) = explorer.run(states_max);
     let can_succeed = explorer.backwards(&explorer.successes).iter().filter(|r| **r).count();
     if exhausted && violation.is_none() {
         let live = explorer.backwards(&explorer.goals);
-        if let Some(stuck) = live.iter().position(|live| !live) {
-            let count = live.iter().filter(|live| !**live).count();
-            let trace = explorer.trace(stuck as u32);
-            violation = Some(format!("liveness: {count} states reach no end, the first by\n{trace}"));
+        violation = explorer.stuck(&live, "reach no end");
+        if violation.is_none() && config.verdicts {
+            let by_person = std::mem::take(&mut explorer.person);
+            explorer.fair.extend(by_person);
+            let exits = explorer.backwards(&explorer.free);
+            violation = explorer.stuck(&exits, "have no exit, by verdict or otherwise");
         }
     }
     Explored {
@@ -87,6 +95,8 @@ impl Explorer<'_> {
                 self.parents.push(parent);
                 self.goals.push(ended(state));
                 self.successes.push(succeeded(state));
+                let free = self.is_free(state);
+                self.free.push(free);
                 (id, true)
             }
         }
@@ -101,7 +111,7 @@ impl Explorer<'_> {
                 let trace = self.trace(id);
                 return (false, Some(format!("not exhausted, the last state was reached by\n{trace}")));
             }
-            for Successor { fair, next, label } in successors(&mut self.engine, self.config, &state) {
+            for Successor { by, next, label } in successors(&mut self.engine, self.config, &state) {
                 self.transitions += 1;
                 let next = match next {
                     Ok(next) => next,
@@ -111,8 +121,10 @@ impl Explorer<'_> {
                     }
                 };
                 let (to, new) = self.add(&next, id);
-                if fair {
-                    self.fair.push((to, id));
+                match by {
+                    By::World => self.fair.push((to, id)),
+                    By::Person => self.person.push((to, id)),
+                    By::Chance => {}
                 }
                 if new {
                     frontier.push_back((to, next));
@@ -120,6 +132,18 @@ impl Explorer<'_> {
             }
         }
         (true, None)
+    }
+
+    fn is_free(&mut self, state: &State) -> bool {
+        state.row().is_none_or(|row| self.engine.record(row).is_ok_and(|record| record.phase.is_final()))
+    }
+
+    /// Liveness: the first state that is not among the live ones, and how it was reached.
+    fn stuck(&mut self, live: &[bool], what: &str) -> Option<String> {
+        let stuck = live.iter().position(|live| !live)?;
+        let count = live.iter().filter(|live| !**live).count();
+        let trace = self.trace(stuck as u32);
+        Some(format!("liveness: {count} states {what}, the first by\n{trace}"))
     }
 
     /// From which states one of these can be reached without a fault.

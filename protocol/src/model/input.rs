@@ -2,8 +2,10 @@
 
 use super::engine::{CallData, Engine};
 use super::real;
+use super::state::State;
 use crate::authority::{MutationAnswer, MutationOutcome};
 use crate::driver::{self, Input};
+use crate::identity::CorrelationToken;
 use crate::ports::{AuthorityRead, MembersAnswer, MembersAsk, ReadFailure, Scope};
 use crate::preflight::FailedRead;
 use crate::queue::{ExceptionText, QueueRow};
@@ -124,7 +126,11 @@ fn slot(engine: &Engine, rows: &[Option<Option<u32>>]) -> Result<AuthorityRead, 
     Ok(read)
 }
 
-fn members(engine: &Engine, ask: &MembersAsk, found: &[Option<u32>]) -> Result<MembersAnswer, String> {
+pub(super) fn members(
+    engine: &Engine,
+    ask: &MembersAsk,
+    found: &[Option<u32>],
+) -> Result<MembersAnswer, String> {
     let mut answer = MembersAnswer::default();
     for (at, tables) in found.iter().enumerate() {
         let Some(tables) = tables else {
@@ -144,6 +150,15 @@ fn members(engine: &Engine, ask: &MembersAsk, found: &[Option<u32>]) -> Result<M
         answer.members.clear();
     }
     Ok(answer)
+}
+
+/// The rows of the entries with these tokens.
+pub(super) fn scanned(engine: &Engine, state: &State, tokens: &[CorrelationToken]) -> Vec<QueueRow> {
+    let entries = state.queue.iter().enumerate().filter(|(_, entry)| {
+        let token = &engine.stmts.get(entry.stmt).token;
+        !entry.gone && tokens.iter().any(|t| t.as_str() == token)
+    });
+    entries.flat_map(|(at, entry)| entry_rows(engine, &(entry.stmt, at as u8, entry.hosts.clone()))).collect()
 }
 
 fn entry_rows(engine: &Engine, (stmt, number, hosts): &(u32, u8, Vec<Exec>)) -> Vec<QueueRow> {

@@ -59,6 +59,11 @@ fn served(engine: &Engine, state: &State, op: usize) -> bool {
     (0..state.members.len()).all(|at| table(engine, state, at, real::TARGET) == desired)
 }
 
+fn serves_anywhere(engine: &Engine, state: &State, op: usize) -> bool {
+    let desired = Some(real::desired(op as u8));
+    (0..state.members.len()).any(|at| table(engine, state, at, real::TARGET) == desired)
+}
+
 /// A row that Keeper is about to take.
 fn judge_row(engine: &mut Engine, state: &mut State, row: u32) -> Judged<()> {
     let next = engine.record(row)?;
@@ -90,6 +95,9 @@ fn judge_row(engine: &mut Engine, state: &mut State, row: u32) -> Judged<()> {
         }
     }
     let proved = state.residue || served(engine, state, op);
+    if next.phase == Phase::Abandoned && !state.residue && serves_anywhere(engine, state, op) {
+        return Err("J-2: ABANDONED while a member serves the desired generation".into());
+    }
     if next.phase == Phase::Completed && !proved {
         return Err("G-5: COMPLETED while a member does not serve the desired generation".into());
     }
@@ -172,7 +180,18 @@ pub(crate) fn run(engine: &mut Engine, state: &mut State, member: usize, stmt: u
     Ok(code)
 }
 
+/// J: no statement that arrives or runs late can touch what a verdict has settled. Power loss that takes back a
+/// person's rename is known residue (K).
+fn not_settled(state: &State, stmt: &Stmt) -> Judged<()> {
+    let ours = stmt.action != Action::Bootstrap;
+    if ours && state.operations[usize::from(stmt.op)].settled && !state.residue {
+        return Err(format!("J: a late {:?} had an effect after the verdict", stmt.action));
+    }
+    Ok(())
+}
+
 fn judge_swap(state: &State, stmt: &Stmt, target: u8, candidate: u8) -> Judged<()> {
+    not_settled(state, stmt)?;
     let predecessor = state.operations[usize::from(stmt.op)].predecessor.unwrap_or(0);
     let bound = (predecessor, real::desired(stmt.op));
     if (target, candidate) == bound || (state.residue && (candidate, target) == bound) {
@@ -182,8 +201,11 @@ fn judge_swap(state: &State, stmt: &Stmt, target: u8, candidate: u8) -> Judged<(
 }
 
 fn judge_move(state: &State, stmt: &Stmt, moved: u8) -> Judged<()> {
+    not_settled(state, stmt)?;
     let predecessor = state.operations[usize::from(stmt.op)].predecessor;
     let right = match stmt.action {
+        // A person's own.
+        Action::Bootstrap => true,
         Action::Publish => moved == real::desired(stmt.op),
         _ => Some(moved) == predecessor || (state.residue && moved == real::desired(stmt.op)),
     };
@@ -192,6 +214,7 @@ fn judge_move(state: &State, stmt: &Stmt, moved: u8) -> Judged<()> {
 
 /// Zero drop of an unproven generation: also when servers lose or repeat effects.
 fn judge_drop(engine: &Engine, state: &State, stmt: &Stmt, dropped: u8) -> Judged<()> {
+    not_settled(state, stmt)?;
     let op = usize::from(stmt.op);
     if Some(dropped) != state.operations[op].predecessor {
         return Err(format!("a DROP hit generation {dropped}"));

@@ -8,6 +8,7 @@ mod input;
 mod intern;
 mod judge;
 mod next;
+mod person;
 mod real;
 mod state;
 mod worker;

@@ -3,6 +3,7 @@
 use super::engine::Engine;
 use super::input::Exec;
 use super::judge::{apply, enqueue, run};
+use super::person;
 use super::state::{Config, Held, Last, Stage, State};
 use super::worker;
 use crate::identity::Action;
@@ -20,10 +21,21 @@ impl fmt::Display for Label {
     }
 }
 
-/// One step. Fair: it needs no fault and no person, so it happens in the end.
+/// Who makes a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum By {
+    /// It needs no fault and no person, so it happens in the end.
+    World,
+    /// A person who follows `docs/recovery.md`.
+    Person,
+    /// Nobody can count on it.
+    Chance,
+}
+
+/// One step.
 #[derive(Debug)]
 pub(crate) struct Successor {
-    pub(crate) fair: bool,
+    pub(crate) by: By,
     pub(crate) label: Label,
     pub(crate) next: Result<State, String>,
 }
@@ -44,7 +56,7 @@ impl Steps<'_> {
     ) {
         let mut next = self.state.clone();
         let result = step(self.engine, &mut next).map(|()| next);
-        self.all.push(Successor { fair: true, label, next: result });
+        self.all.push(Successor { by: By::World, label, next: result });
     }
 
     /// A step that costs a fault; none when the budget is spent.
@@ -62,6 +74,18 @@ impl Steps<'_> {
         }
     }
 
+    /// A step of a person.
+    pub(crate) fn person(
+        &mut self,
+        label: Label,
+        step: impl FnOnce(&mut Engine, &mut State) -> Result<(), String>,
+    ) {
+        self.fair(label, step);
+        if let Some(last) = self.all.last_mut() {
+            last.by = By::Person;
+        }
+    }
+
     /// A step that nobody can count on.
     pub(crate) fn unfair(
         &mut self,
@@ -70,7 +94,7 @@ impl Steps<'_> {
     ) {
         self.fair(label, step);
         if let Some(last) = self.all.last_mut() {
-            last.fair = false;
+            last.by = By::Chance;
         }
     }
 }
@@ -85,6 +109,7 @@ pub(crate) fn successors(engine: &mut Engine, config: &Config, state: &State) ->
     }
     queue_steps(&mut steps);
     network_steps(&mut steps);
+    person::steps(&mut steps);
     for op in 0..state.operations.len() {
         if config.deletion && !state.operations[op].deleted {
             steps.unfair(Label("the object is deleted:", op, 0), |_, next| {

@@ -75,6 +75,8 @@ pub(crate) struct Operation {
     pub(crate) deleted: bool,
     /// Ghost: generation of the target when the slot was taken last.
     pub(crate) predecessor: Option<u8>,
+    /// Ghost: a verdict has ended it; no statement of it may do anything any more (J).
+    pub(crate) settled: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -86,6 +88,8 @@ pub(crate) struct State {
     pub(crate) network: Vec<Held>,
     pub(crate) workers: Vec<Worker>,
     pub(crate) operations: Vec<Operation>,
+    /// A verdict that was judged and is not stored yet: its pending `Mutate` call.
+    pub(crate) verdict: Option<u32>,
     /// Left of the shared budget.
     pub(crate) faults: u8,
     /// Mutations held back so far: later draws differ from those in the network.
@@ -123,6 +127,8 @@ pub(crate) struct Config {
     pub(crate) removal: bool,
     pub(crate) deletion: bool,
     pub(crate) again: bool,
+    /// A person works on what has stopped, and decides.
+    pub(crate) verdicts: bool,
 }
 
 impl State {
@@ -136,7 +142,7 @@ impl State {
         tables.sort();
         let tables = engine.tables.id(tables);
         let idle = |op: &u8| Worker { op: *op, stage: Stage::Idle(Last::Waiting), seen: None, stale: false };
-        let operation = Operation { witness: None, deleted: false, predecessor: None };
+        let operation = Operation { witness: None, deleted: false, predecessor: None, settled: false };
         Self {
             members: vec![Member { tables, up: true }; config.members],
             slot: Vec::new(),
@@ -144,6 +150,7 @@ impl State {
             network: Vec::new(),
             workers: config.workers.iter().map(idle).collect(),
             operations: vec![operation; usize::from(operations)],
+            verdict: None,
             faults: config.faults,
             nonce: 0,
             residue: false,

@@ -33,7 +33,7 @@ pub(crate) fn steps(steps: &mut Steps<'_>, at: usize) {
             steps.fair(Label("makes a pass: worker", at, 0), |e, s| pass(e, s, at, false));
             let waited = state.workers[at].seen.is_some() && may_wait(steps.config, state);
             if waited && wait_matters(steps.engine, state).unwrap_or(true) {
-                after_wait(steps, at, |e, s| pass(e, s, at, true));
+                after_wait(steps, Some(at), waited_out(at), |e, s| pass(e, s, at, true));
             }
         }
         Stage::Idle(_) => steps.fair(Label("begins a pass: worker", at, 0), |e, s| begin(e, s, at)),
@@ -215,7 +215,7 @@ fn read_slot(steps: &mut Steps<'_>, at: usize, busy: &Busy) {
     });
     match wait_matters(steps.engine, steps.state) {
         Ok(true) if !busy.late && may_wait(config, steps.state) => {
-            after_wait(steps, at, |e, s| {
+            after_wait(steps, Some(at), waited_out(at), |e, s| {
                 wait(e, s, at);
                 let rows = rows(s);
                 answer(e, s, at, InputKey::Slot(rows))
@@ -247,15 +247,21 @@ fn read_slot(steps: &mut Steps<'_>, at: usize, busy: &Busy) {
 
 /// A step of a worker after every wait has passed. That another worker was stopped for as long, on its way to send, is a
 /// fault.
-fn after_wait(steps: &mut Steps<'_>, at: usize, step: impl FnOnce(&mut Engine, &mut State) -> Done) {
-    let label = Label("goes on after every wait: worker", at, 0);
-    let mut workers = steps.state.workers.iter().enumerate().filter(|(other, _)| *other != at);
+pub(super) fn after_wait(
+    steps: &mut Steps<'_>,
+    at: Option<usize>,
+    label: Label,
+    step: impl FnOnce(&mut Engine, &mut State) -> Done,
+) {
+    let mut workers = steps.state.workers.iter().enumerate().filter(|(other, _)| Some(*other) != at);
     if workers
         .any(|(_, other)| matches!(&other.stage, Stage::Busy(b) if !b.expired && may_send(steps.engine, b)))
     {
         steps.fault(steps.config.permit, label, step);
-    } else {
+    } else if at.is_some() {
         steps.fair(label, step);
+    } else {
+        steps.person(label, step);
     }
 }
 
@@ -269,15 +275,24 @@ fn may_send(engine: &Engine, busy: &Busy) -> bool {
 
 /// Every wait passes: what is not sent by now is too late.
 fn wait(engine: &Engine, state: &mut State, at: usize) {
+    expire(engine, state);
+    if let Stage::Busy(busy) = &mut state.workers[at].stage {
+        busy.late = true;
+    }
+}
+
+fn waited_out(at: usize) -> Label {
+    Label("goes on after every wait: worker", at, 0)
+}
+
+/// What is not sent by now is too late.
+pub(super) fn expire(engine: &Engine, state: &mut State) {
     for worker in &mut state.workers {
         if let Stage::Busy(busy) = &mut worker.stage
             && may_send(engine, busy)
         {
             busy.expired = true;
         }
-    }
-    if let Stage::Busy(busy) = &mut state.workers[at].stage {
-        busy.late = true;
     }
 }
 
@@ -293,7 +308,7 @@ fn pass(engine: &mut Engine, state: &mut State, at: usize, late: bool) -> Done {
 
 /// D-5 assumes that a statement is given up by its sender, and arrives or never will, within the send deadline; only
 /// the configurations with a network that holds back without bound do without.
-fn may_wait(config: &Config, state: &State) -> bool {
+pub(super) fn may_wait(config: &Config, state: &State) -> bool {
     config.delay || state.network.is_empty()
 }
 
