@@ -164,12 +164,13 @@ struct Judge<'a> {
 }
 
 impl<'a> Judge<'a> {
+    /// By replica, not as the answers came: each look says the same of the same facts.
     fn members(&self) -> impl Iterator<Item = (String, &'a MemberAnswer)> + use<'a> {
-        let inventory = self.inventory;
-        self.answer
-            .members
-            .iter()
-            .filter_map(move |answer| inventory.by_uuid(&answer.server_uuid).map(|m| (label(m), answer)))
+        let answers = &self.answer.members;
+        self.inventory.members.iter().filter_map(move |member| {
+            let its = answers.iter().find(|answer| answer.server_uuid == member.server_uuid)?;
+            Some((label(member), its))
+        })
     }
 
     /// B-2: an answer that does not speak of every name is no evidence that the name is free.

@@ -164,7 +164,9 @@ impl Inventory {
 
     fn attribute(cluster: &str, views: &[MemberView]) -> Result<Self, InventoryError> {
         let mut members: BTreeMap<u32, Member> = BTreeMap::new();
-        for view in views {
+        // By server, not as the answers came: each look names the same one.
+        let ordered: BTreeMap<&ServerUuid, &MemberView> = views.iter().map(|v| (&v.server_uuid, v)).collect();
+        for view in ordered.into_values() {
             let local: Vec<&ClusterRow> = view.rows.iter().filter(|row| row.is_local).collect();
             let [own] = local.as_slice() else {
                 let server = who(views, &view.server_uuid);

@@ -111,7 +111,7 @@ fn skip_block_comment(rest: &mut Chars<'_>) -> Option<()> {
 }
 
 /// A table's qualified name.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub struct TableName {
     /// Its database.
     pub database: String,

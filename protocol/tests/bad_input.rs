@@ -12,6 +12,7 @@ use publication_protocol::generation::{NotAGeneration, TableFact};
 use publication_protocol::limits::{MEMBERS_MAX, RECORD_BYTES_MAX};
 use publication_protocol::phase::Phase;
 use publication_protocol::ports::{MemberAnswer, MembersAnswer, ReadFailure};
+use publication_protocol::preflight::{Policy, PreflightAnswer};
 use publication_protocol::record::{RawRow, VersionedRow};
 use support::build::{CANDIDATE, OLD, TARGET, admissible, fact, intent, record_in, server, view};
 use support::stepper::Stepper;
@@ -31,7 +32,7 @@ fn told(world: &World, name: &str, code: ErrorCode, answer: Option<&MembersAnswe
         let interesting = |call: &Call| matches!(call, Call::Members(_) | Call::Finish(_));
         let report = match (stepper.until(Input::Begin, interesting), answer) {
             (Call::Finish(report), _) => *report,
-            (_, Some(answer)) => stepper.finish(Input::Members(answer.clone())),
+            (_, Some(answer)) => stepper.finish(Input::Members(as_it_comes(answer, pass))),
             (call, None) => panic!("{name}: {call:?}"),
         };
         let blocked = report.findings.iter().any(|f| f.severity == Severity::Block);
@@ -50,6 +51,16 @@ fn told(world: &World, name: &str, code: ErrorCode, answer: Option<&MembersAnswe
     assert_eq!((counts.mutations, counts.sends, counts.witnesses), (0, 0, 0), "{name}");
     let lines = said[0].iter().map(|f| format!("  {:?} {} ({}) {}\n", f.severity, f.code, f.rule, f.message));
     format!("{name}\n{}", lines.collect::<String>())
+}
+
+/// Rows of several servers come in any order.
+fn as_it_comes(answer: &MembersAnswer, pass: u32) -> MembersAnswer {
+    let mut answer = answer.clone();
+    if pass.is_multiple_of(2) {
+        answer.members.reverse();
+        each(&mut answer, |m| m.view.reverse());
+    }
+    answer
 }
 
 fn all(inputs: &[BadInput]) -> String {
@@ -251,4 +262,35 @@ fn records() {
         assert_eq!(world.lock().slot[0].row, row, "never overwritten");
     }
     insta::assert_snapshot!(said);
+}
+
+// proves: B-9, B-7
+#[test]
+fn the_order_of_answers_changes_no_word_of_preflight() {
+    let table = |name: &str| support::facts::table("an", name);
+    let obstacles = |answer: &mut PreflightAnswer| {
+        for facts in &mut answer.members {
+            facts.policies = ["b", "a"].map(|p| Policy { name: p.into(), table: TARGET.into() }).to_vec();
+            facts.same_path.extend(["t2", "t1"].map(table));
+            facts.grants.clear();
+            facts.tables.iter_mut().for_each(|t| t.bytes = 60_000);
+            for set in &mut facts.replicas {
+                set.names.extend(["r9", "r8"].map(str::to_owned));
+            }
+        }
+        answer.members[1].server_version = "25.9".into();
+    };
+    let turned = |answer: &mut PreflightAnswer| {
+        obstacles(answer);
+        answer.members.reverse();
+        for facts in &mut answer.members {
+            facts.policies.reverse();
+            facts.same_path.reverse();
+            facts.tables.reverse();
+            facts.replicas.iter_mut().for_each(|set| set.names.reverse());
+        }
+    };
+    let said = support::facts::judged(true, &[], obstacles);
+    assert!(said.len() > 10, "{said:?}");
+    assert_eq!(said, support::facts::judged(true, &[], turned));
 }

@@ -13,7 +13,7 @@ pub use facts::{
 use crate::admission::{Bound, Finding, Severity, label, read_failure};
 use crate::code::ErrorCode;
 use crate::identity::Names;
-use crate::inventory::Inventory;
+use crate::inventory::{Inventory, Member};
 use crate::ports::ReadFailure;
 use crate::sqltext::TableName;
 use std::cmp::Reverse;
@@ -43,11 +43,10 @@ pub fn judge(
         // A partial answer is never evidence (B-2).
         return findings;
     }
-    let members: Vec<(String, &MemberFacts)> = answer
-        .members
-        .iter()
-        .filter_map(|facts| bound.inventory.by_uuid(&facts.server_uuid).map(|m| (label(m), facts)))
-        .collect();
+    // By replica, not as the answers came: each look says the same of the same facts.
+    let its = |member: &Member| answer.members.iter().find(|f| f.server_uuid == member.server_uuid);
+    let members: Vec<(String, &MemberFacts)> =
+        bound.inventory.members.iter().filter_map(|m| Some((label(m), its(m)?))).collect();
     findings.extend(dependents::findings(names, accepted, &members));
     for (member, facts) in &members {
         findings.extend(grants::missing(names, bound, &answer.facade, facts, member));
@@ -99,8 +98,9 @@ fn unread(inventory: &Inventory, answer: &PreflightAnswer) -> Vec<Finding> {
 /// K04: a table of another name, anywhere on a member, replicates under the candidate's path.
 fn path_taken(names: &Names, facts: &MemberFacts, member: &str) -> Vec<Finding> {
     let own = TableName { database: names.database.clone(), table: names.candidate.clone() };
-    let others = facts.same_path.iter().filter(|found| **found != own);
+    let others: BTreeSet<&TableName> = facts.same_path.iter().filter(|found| **found != own).collect();
     others
+        .into_iter()
         .map(|other| {
             let message = format!(
                 "candidate: its replication path belongs to {}.{} on {member} as well; build it with a path of its own, best by {{uuid}}",
@@ -145,8 +145,9 @@ fn replica_sets(names: &Names, bound: &Bound, members: &[(String, &MemberFacts)]
         let own: BTreeSet<String> = members.iter().filter_map(|(_, f)| of(f).map(|set| set.own)).collect();
         for (member, facts) in members {
             let Some(set) = of(facts) else { continue };
-            let strangers: Vec<&str> =
+            let mut strangers: Vec<&str> =
                 set.names.iter().filter(|n| !own.contains(*n)).map(String::as_str).collect();
+            strangers.sort_unstable();
             if set.total == members.len() as u64 && strangers.is_empty() {
                 continue;
             }
