@@ -4,25 +4,23 @@
 
 mod clickhouse_support;
 
-use clickhouse_support::{Script, Server, answer, connection, server_uuid};
+use clickhouse_support::{Script, Server, answer, connection, intent, server_uuid};
 use publication_operator::clickhouse::{Clock, DistributedDdl};
 use publication_protocol::authority::{DispatchPermit, Mutation, MutationAnswer, MutationOutcome, Now};
-use publication_protocol::canonical::Digest;
 use publication_protocol::driver::{Call, Driver, Input, Memory, Tick};
 use publication_protocol::generation::{Replication, TableFact, TableRow, table_fact};
-use publication_protocol::identity::{Names, Random, RootId, RowExpectation, ServerUuid, plan_digest};
-use publication_protocol::intent::Intent;
+use publication_protocol::identity::{Names, Random, RootId, ServerUuid};
 use publication_protocol::inventory::ClusterRow;
-use publication_protocol::limits::{DISPATCH_PERMIT_MS_MAX, Deadlines};
+use publication_protocol::limits::DISPATCH_PERMIT_MS_MAX;
 use publication_protocol::ports::{
     AuthorityRead, Ddl, Health, MemberAnswer, MembersAnswer, Order, SendOutcome,
 };
 use publication_protocol::preflight::{
     Grant, Limits, MemberFacts, PreflightAnswer, PreflightAsk, ReplicaSet,
 };
-use publication_protocol::record::{Owner, RawRow, VersionedRow};
+use publication_protocol::record::{RawRow, VersionedRow};
 use publication_protocol::sqltext::{Ddl as Kind, Statement, TableName};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -34,33 +32,6 @@ fn servers() -> [ServerUuid; 2] {
 
 fn names() -> Names {
     Names::new("main", "shop", "orders", "orders__pub_1").unwrap()
-}
-
-fn intent(root: RootId) -> Intent {
-    let rows = RowExpectation::Exact(10);
-    Intent {
-        operation: Digest::of_bytes(b"operation"),
-        root,
-        names: names(),
-        rows,
-        plan: plan_digest("orders__pub_1", rows),
-        owner: Owner {
-            kube_uid: "k".into(),
-            namespace: "n".into(),
-            name: "o".into(),
-            uid: "u".into(),
-            created_ms: 1,
-        },
-        declared_internal_replication: false,
-        accepted_dependents: BTreeSet::new(),
-        deadlines: Deadlines { statement_timeout_ms: 1_000 },
-        deleted: false,
-        deadline_passed: false,
-        suspended: false,
-        behind: None,
-        witnessed: None,
-        changed: false,
-    }
 }
 
 fn generation(seed: u8, replica: usize) -> TableFact {
@@ -148,7 +119,7 @@ fn preflight(ask: &PreflightAsk) -> PreflightAnswer {
 /// Runs the driver over a table of one row until it wants to send.
 fn permit() -> (DispatchPermit, Order) {
     let root = RootId::draw(&Random([9; 32]));
-    let mut driver = Driver::new(intent(root), Memory::default());
+    let mut driver = Driver::new(intent(names(), root, 1_000), Memory::default());
     let mut stored: Option<VersionedRow> = None;
     let mut input = Input::Begin;
     for step in 0..32 {

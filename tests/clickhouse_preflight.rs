@@ -2,36 +2,21 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // the whole target is tests
 
+mod clickhouse_support;
+
+use clickhouse_support::live_spec;
 use publication_e2e::cluster::{CLUSTER, ClickHouseCluster, Lane, PUBLISHER};
 use publication_e2e::poll::{Seen, eventually};
 use publication_e2e::workdir::WorkDir;
 use publication_e2e::zookeeper::ZooKeeper;
-use publication_operator::clickhouse::{
-    Connection, ConnectionSpec, Endpoint, MemberCatalog, Timeouts, TlsMaterial,
-};
+use publication_operator::clickhouse::{Connection, MemberCatalog};
 use publication_protocol::ports::Catalog;
 use publication_protocol::preflight::{EntryState, Limits, MemberFacts, PreflightAnswer, PreflightAsk};
 use publication_protocol::sqltext::TableName;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 const WITHIN: Duration = Duration::from_secs(30);
-
-fn connection(cluster: &ClickHouseCluster) -> Arc<Connection> {
-    let url = |port: u16| Endpoint::parse(&format!("http://127.0.0.1:{port}")).unwrap();
-    let spec = ConnectionSpec {
-        endpoints: cluster.members.iter().map(|m| url(m.spec.http().port())).collect(),
-        user: PUBLISHER.to_owned(),
-        password: cluster.publisher_password().to_owned(),
-        tls: TlsMaterial::default(),
-        timeouts: Timeouts::with_send_deadline(Duration::from_secs(60)),
-        cluster: CLUSTER.to_owned(),
-        control_database: "control".to_owned(),
-        known_servers: BTreeMap::new(),
-    };
-    Arc::new(Connection::new(spec).unwrap())
-}
 
 async fn ask(cluster: &ClickHouseCluster, catalog: &MemberCatalog, backlog: bool) -> PreflightAnswer {
     let path = "SELECT zookeeper_path FROM system.replicas WHERE table = 'orders__pub_1'";
@@ -65,7 +50,7 @@ async fn facts_arrive(lane: Lane) {
     ] {
         cluster.sql(1, statement).await.unwrap();
     }
-    let catalog = MemberCatalog::new(connection(&cluster));
+    let catalog = MemberCatalog::new(Arc::new(Connection::new(live_spec(&cluster, "control")).unwrap()));
     let answer = ask(&cluster, &catalog, false).await;
     assert_eq!((answer.failures.as_slice(), answer.members.len()), (&[][..], 2));
     assert_eq!(answer.facade, named("control", "publication_authority"));

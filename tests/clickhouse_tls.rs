@@ -4,7 +4,7 @@
 
 mod clickhouse_support;
 
-use clickhouse_support::{PASSWORD, Script, Server, USER, answer, server_uuid, spec};
+use clickhouse_support::{PASSWORD, Script, Server, USER, answer, raw_row, server_uuid, spec};
 use publication_operator::clickhouse::{
     Authority, BootstrapOutcome, ClientCertificate, Connection, ConnectionError, ConnectionSpec,
     DistributedDdl, TlsError, TlsMaterial,
@@ -13,7 +13,6 @@ use publication_protocol::authority::{Mutation, MutationOutcome, Now};
 use publication_protocol::canonical::Digest;
 use publication_protocol::identity::{Action, CorrelationToken, Random, RootId};
 use publication_protocol::ports::ControlTable;
-use publication_protocol::record::RawRow;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
@@ -119,16 +118,7 @@ async fn a_client_certificate_is_shown() {
     assert_eq!(server.counts(), (1, 1));
     // TLS 1.3 learns of a refused client only after it has written: unknown, and still one connection.
     let without = Arc::new(Connection::new(tls_spec(server.port, &ours, None)).unwrap());
-    let row = RawRow {
-        target_key: "k".into(),
-        operation_id: "o".into(),
-        fence_token: "f".into(),
-        phase: "PREPARED".into(),
-        dispatch_epoch: 0,
-        payload: "{}".into(),
-        payload_sha256: Digest::of_bytes(b"{}").to_string(),
-    };
-    let answer = Authority::new(without).mutate(&server_uuid(), &Mutation::Insert(row)).await;
+    let answer = Authority::new(without).mutate(&server_uuid(), &Mutation::Insert(raw_row("{}"))).await;
     assert_eq!((answer.outcome, answer.transport_calls), (MutationOutcome::Unknown, 1));
     assert_eq!(server.counts(), (2, 1));
 }

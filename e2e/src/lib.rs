@@ -12,6 +12,7 @@ pub mod keeper;
 pub mod kubernetes;
 pub mod leash;
 pub mod manifests;
+pub mod misbehaving;
 pub mod operator;
 pub mod paths;
 pub mod poll;

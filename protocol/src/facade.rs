@@ -109,10 +109,13 @@ fn check(control_database: &str, member: &str, table: &FacadeTable) -> Result<Ro
     if table.database != control_database {
         return Err(block("exists in another database than controlDatabase; drop it there"));
     }
+    // The root first: what a schema must be follows from it.
+    let root =
+        table.root.ok_or_else(|| block("has a Keeper root that no operator drew; rename or drop it"))?;
     if !table.schema_matches {
         return Err(block("has another schema than this operator's; run the operator version that made it"));
     }
-    table.root.ok_or_else(|| block("has a Keeper root that no operator drew; rename or drop it"))
+    Ok(root)
 }
 
 /// Version of the reserved row's payload.

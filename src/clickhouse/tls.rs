@@ -43,10 +43,10 @@ impl fmt::Debug for ClientCertificate {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TlsError {
     /// Not a PEM bundle with at least one certificate.
-    #[error("the CA bundle holds no usable PEM certificate")]
+    #[error("the bundle holds no usable PEM certificate; store the authority's certificates as PEM")]
     Ca,
     /// No PEM chain, no PEM key, or a pair that does not fit.
-    #[error("the client certificate and its key are not a usable PEM pair")]
+    #[error("certificate and key are not a usable PEM pair; store the chain and its own key as PEM")]
     ClientCertificate,
     /// The crypto provider lacks what TLS 1.2 or 1.3 need.
     #[error("TLS cannot be set up")]

@@ -2,7 +2,7 @@
 
 use crate::api::{CaRefKind, PublicationCluster};
 use crate::clickhouse::{
-    ClientCertificate, Connection, ConnectionError, ConnectionSpec, Endpoint, Timeouts, TlsMaterial,
+    ClientCertificate, Connection, ConnectionError, ConnectionSpec, Endpoint, Timeouts, TlsError, TlsMaterial,
 };
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -79,14 +79,23 @@ async fn connect_as(
         control_database: spec.control_database.clone(),
         known_servers: BTreeMap::new(),
     })
-    .map_err(|error| match error {
+    .map_err(|error| refused(&error))
+}
+
+/// The field of the spec that a connection cannot be made from.
+fn refused(error: &ConnectionError) -> Finding {
+    let (code, field) = match error {
         ConnectionError::NoEndpoints | ConnectionError::DuplicateEndpoint => {
-            Finding::block(ErrorCode::SpecInvalid, "api", format!("members: {error}"))
+            (ErrorCode::SpecInvalid, "members")
         }
-        ConnectionError::Credentials | ConnectionError::Tls(_) => {
-            Finding::block(ErrorCode::CredentialsInvalid, "api", error.to_string())
+        ConnectionError::Credentials => (ErrorCode::CredentialsInvalid, "auth.secretRef"),
+        ConnectionError::Tls(TlsError::Ca) => (ErrorCode::CredentialsInvalid, "tls.caRef"),
+        ConnectionError::Tls(TlsError::ClientCertificate) => {
+            (ErrorCode::CredentialsInvalid, "tls.clientCertificateRef")
         }
-    })
+        ConnectionError::Tls(TlsError::Provider) => (ErrorCode::CredentialsInvalid, "tls"),
+    };
+    Finding::block(code, "api", format!("{field}: {error}"))
 }
 
 /// M: the cluster's deadlines.
@@ -150,4 +159,58 @@ fn text(data: &BTreeMap<String, ByteString>, key: &str, field: &str) -> Result<S
 
 fn no_key(key: &str, field: &str) -> Finding {
     Finding::block(ErrorCode::CredentialsInvalid, "api", format!("{field}: the key {key} is missing; add it"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said<T>(result: Result<T, Finding>) -> Result<(), String> {
+        result.map(|_| ()).map_err(|finding| format!("{} {}", finding.code, finding.message))
+    }
+
+    #[test]
+    fn a_secret_needs_its_keys_as_text() {
+        let data = |value: &[u8]| BTreeMap::from([("password".to_owned(), ByteString(value.to_vec()))]);
+        let password = |value: &[u8]| said(text(&data(value), "password", "auth.secretRef"));
+        for fine in ["a@^b/", "пароль", " space ", ""] {
+            assert_eq!(password(fine.as_bytes()), Ok(()), "{fine}");
+        }
+        let not_text = "CREDENTIALS_INVALID auth.secretRef: the key password is not text; store it as UTF-8 without control characters";
+        for binary in [&b"\xff\xfe\x00"[..], b"a\0b", b"from echo\n", b"\x7f"] {
+            assert_eq!(password(binary), Err(not_text.to_owned()), "{binary:?}");
+        }
+        assert_eq!(
+            said(text(&data(b"x"), "username", "auth.secretRef")),
+            Err("CREDENTIALS_INVALID auth.secretRef: the key username is missing; add it".to_owned())
+        );
+        assert_eq!(
+            said(bytes(&BTreeMap::new(), "tls.key", "tls.clientCertificateRef")),
+            Err("CREDENTIALS_INVALID tls.clientCertificateRef: the key tls.key is missing; add it".to_owned())
+        );
+    }
+
+    #[test]
+    fn what_a_connection_cannot_be_made_from_is_named_by_its_field() {
+        let inputs = [
+            (ConnectionError::NoEndpoints, "SPEC_INVALID members: there are no endpoints"),
+            (ConnectionError::DuplicateEndpoint, "SPEC_INVALID members: an endpoint is listed twice"),
+            (
+                ConnectionError::Credentials,
+                "CREDENTIALS_INVALID auth.secretRef: the user name cannot be sent: with a colon in it, user and password must be printable ASCII; rename the user",
+            ),
+            (
+                ConnectionError::Tls(TlsError::Ca),
+                "CREDENTIALS_INVALID tls.caRef: the bundle holds no usable PEM certificate; store the authority's certificates as PEM",
+            ),
+            (
+                ConnectionError::Tls(TlsError::ClientCertificate),
+                "CREDENTIALS_INVALID tls.clientCertificateRef: certificate and key are not a usable PEM pair; store the chain and its own key as PEM",
+            ),
+            (ConnectionError::Tls(TlsError::Provider), "CREDENTIALS_INVALID tls: TLS cannot be set up"),
+        ];
+        for (error, words) in inputs {
+            assert_eq!(said::<()>(Err(refused(&error))), Err(words.to_owned()));
+        }
+    }
 }

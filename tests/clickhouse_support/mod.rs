@@ -2,9 +2,14 @@
 
 #![allow(clippy::unwrap_used, dead_code)]
 
+use publication_e2e::cluster::{CLUSTER, ClickHouseCluster, PUBLISHER};
 use publication_operator::clickhouse::{Connection, ConnectionSpec, Endpoint, Timeouts, TlsMaterial};
-use publication_protocol::identity::ServerUuid;
-use std::collections::BTreeMap;
+use publication_protocol::canonical::Digest;
+use publication_protocol::identity::{Names, RootId, RowExpectation, ServerUuid, plan_digest};
+use publication_protocol::intent::Intent;
+use publication_protocol::limits::Deadlines;
+use publication_protocol::record::{Owner, RawRow};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -200,6 +205,64 @@ pub fn spec(url: &str) -> ConnectionSpec {
     }
 }
 
+/// For the embedded cluster.
+pub fn live_spec(cluster: &ClickHouseCluster, control_database: &str) -> ConnectionSpec {
+    let url = |port: u16| Endpoint::parse(&format!("http://127.0.0.1:{port}")).unwrap();
+    let mut timeouts = Timeouts::with_send_deadline(Duration::from_secs(60));
+    timeouts.ddl_wait = Duration::from_secs(20);
+    ConnectionSpec {
+        endpoints: cluster.members.iter().map(|m| url(m.spec.http_port)).collect(),
+        user: PUBLISHER.to_owned(),
+        password: cluster.publisher_password().to_owned(),
+        tls: TlsMaterial::default(),
+        timeouts,
+        cluster: CLUSTER.to_owned(),
+        control_database: control_database.to_owned(),
+        known_servers: BTreeMap::new(),
+    }
+}
+
 pub fn connection(port: u16) -> Arc<Connection> {
     Arc::new(Connection::new(spec(&format!("http://127.0.0.1:{port}"))).unwrap())
+}
+
+/// A row of the control table, as far as the adapters care.
+pub fn raw_row(payload: &str) -> RawRow {
+    RawRow {
+        target_key: "k".into(),
+        operation_id: "o".into(),
+        fence_token: "f".into(),
+        phase: "PREPARED".into(),
+        dispatch_epoch: 0,
+        payload: payload.to_owned(),
+        payload_sha256: Digest::of_bytes(payload.as_bytes()).to_string(),
+    }
+}
+
+/// What an object asks for that wants ten rows under these names.
+pub fn intent(names: Names, root: RootId, statement_timeout_ms: u64) -> Intent {
+    let rows = RowExpectation::Exact(10);
+    Intent {
+        operation: Digest::of_bytes(names.target.as_bytes()),
+        root,
+        rows,
+        plan: plan_digest(&names.candidate, rows),
+        names,
+        owner: Owner {
+            kube_uid: "k".into(),
+            namespace: "n".into(),
+            name: "o".into(),
+            uid: "u".into(),
+            created_ms: 1,
+        },
+        declared_internal_replication: false,
+        accepted_dependents: BTreeSet::new(),
+        deadlines: Deadlines { statement_timeout_ms },
+        deleted: false,
+        deadline_passed: false,
+        suspended: false,
+        behind: None,
+        witnessed: None,
+        changed: false,
+    }
 }

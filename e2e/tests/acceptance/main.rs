@@ -6,6 +6,7 @@
 mod admission;
 mod answers;
 mod api;
+mod bad_clusters;
 mod basics;
 mod cli;
 mod drift;
@@ -14,6 +15,8 @@ mod faults;
 mod late;
 mod lifecycle;
 mod looks;
+mod names;
+mod obstacles;
 mod old_engine;
 mod operators;
 mod page;
@@ -48,6 +51,8 @@ fn main() {
         verdicts_beside::CASES,
         admission::CASES,
         errors::CASES,
+        bad_clusters::CASES,
+        names::CASES,
         api::CASES,
     ];
     let trials = topics
