@@ -254,3 +254,24 @@ fn stale_evidence_and_other_operations_are_refused() {
         assert_eq!(judge(&other, &found, now(9)).unwrap_err().rule, "J-1");
     }
 }
+
+/// A refusal is final, so what is wrong with the way to the members must not cost the verdict (its own contents may).
+// proves: J-4
+#[test]
+fn a_rebound_waits_while_the_members_cannot_be_read_or_do_not_agree() {
+    use publication_protocol::admission::{Finding, Severity, read_failure};
+    use publication_protocol::verdict::named_inventory;
+    let wanted = inventory(2).digest();
+    for finding in [
+        read_failure("h1:8443", ReadFailure::Credentials),
+        read_failure("h1:8443", ReadFailure::AccessDenied),
+        read_failure("h1:8443", ReadFailure::WrongServer),
+        read_failure("h1:8443", ReadFailure::Unavailable),
+        Finding::block(ErrorCode::UnsupportedTopology, "B-1", "two shards"),
+    ] {
+        let held = named_inventory(&wanted, &Err(finding.clone())).unwrap_err();
+        assert_eq!((held.severity, held.code), (Severity::Wait, finding.code));
+    }
+    let other = named_inventory(&wanted, &Ok(inventory(3))).unwrap_err();
+    assert_eq!((other.severity, other.code), (Severity::Block, ErrorCode::VerdictStale));
+}

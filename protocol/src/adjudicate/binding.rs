@@ -109,7 +109,12 @@ where
         Ok(()) => return None,
         // Other servers under the same name: that is what a Rebound is for.
         Err(finding) if finding.code == ErrorCode::IncompleteInventory => {}
-        Err(finding) => return Some(Outcome::Refused(finding)),
+        // Bound under another name, as the evidence said that the person saw.
+        Err(finding) if finding.code == ErrorCode::AuthorityConflict => {
+            return Some(Outcome::Refused(finding));
+        }
+        // A row that does not decode says nothing of the verdict.
+        Err(finding) => return Some(wait(finding, memory)),
     }
     let expected = Predicate {
         version: found.version,

@@ -5,7 +5,7 @@ mod binding;
 
 pub use binding::{ClusterAfresh, look_at_cluster, pass_over_cluster};
 
-use crate::admission::{Finding, inventory, read_failure};
+use crate::admission::{Finding, inventory, read_failures};
 use crate::authority::{CasResult, MutationAnswer, Now, PendingCas};
 use crate::canonical::Digest;
 use crate::code::ErrorCode;
@@ -198,8 +198,8 @@ fn access_denied() -> Finding {
 
 /// C-13: every member must answer, and answer the same.
 fn agreed_row(read: &AuthorityRead) -> Result<Option<&VersionedRow>, Finding> {
-    if let Some((endpoint, failure)) = read.failures.first() {
-        return Err(read_failure(endpoint, *failure));
+    if let Some(finding) = read_failures(&read.failures) {
+        return Err(finding);
     }
     let Some((_, first)) = read.rows.first() else {
         return Err(Finding::wait(ErrorCode::EndpointUnavailable, "B-2", "no member answered"));
@@ -251,7 +251,8 @@ fn deadlines_past(deadlines: Deadlines, memory: &Memory, now: Now) -> bool {
     memory.seen.is_some_and(|(_, since)| now.boot_ms.saturating_sub(since) > deadlines.visibility_wait_ms())
 }
 
-fn wait(finding: Finding, memory: &mut Memory) -> Outcome {
+/// Not yet, with bounded backoff.
+pub fn wait(finding: Finding, memory: &mut Memory) -> Outcome {
     const FIRST_MS: u64 = 500;
     const DOUBLINGS_MAX: u32 = 5;
     let step = FIRST_MS << memory.attempt.min(DOUBLINGS_MAX);

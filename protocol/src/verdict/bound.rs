@@ -16,8 +16,11 @@ use crate::replica::{MemberState, observe};
 /// The finding that stands against it.
 pub fn named_inventory(wanted: &Digest, now: &Result<Inventory, Finding>) -> Result<Inventory, Finding> {
     match now {
-        Err(finding) if finding.code == ErrorCode::EndpointUnavailable => Err(finding.clone()),
-        Err(finding) => Err(refuse("J-4", format!("the members form no inventory: {}", finding.message))),
+        // Not the verdict's fault, and a refusal is final: it waits until the members can be read and agree.
+        Err(finding) => {
+            let message = format!("the members form no inventory: {}", finding.message);
+            Err(Finding::wait(finding.code, "J-4", message))
+        }
         Ok(inventory) if inventory.digest() != *wanted => {
             let found = inventory.digest();
             Err(refuse("J-4", format!("the inventory is {found} now, not the one that the verdict names")))
