@@ -196,7 +196,7 @@ fn printer_columns() {
         columns,
         [
             "Cluster, Ready, Reason, Suspended, Age, Control-DB (wide), Root (wide)",
-            "Target, Phase, Outcome, Replicas, Age, Classification (wide), Operation (wide), Entry (wide), Error (wide)",
+            "Target, Phase, Outcome, Replicas, Reason, Age, Classification (wide), Operation (wide), Entry (wide), Error (wide)",
             "Decision, Database, Target, Applied, Refused, Age, Operation (wide)",
         ]
     );

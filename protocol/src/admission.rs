@@ -92,8 +92,8 @@ pub fn admit(
 /// # Errors
 /// The finding that stands against it.
 pub fn inventory(cluster: &str, declared: bool, answer: &MembersAnswer) -> Result<Inventory, Finding> {
-    if let Some((endpoint, failure)) = answer.failures.first() {
-        return Err(read_failure(endpoint, *failure));
+    if let Some(finding) = read_failures(&answer.failures) {
+        return Err(finding);
     }
     let views: Vec<MemberView> = answer
         .members
@@ -107,6 +107,18 @@ pub fn inventory(cluster: &str, declared: bool, answer: &MembersAnswer) -> Resul
         ref e if e.is_topology() => Finding::block(ErrorCode::UnsupportedTopology, "B-1", error.to_string()),
         _ => Finding::block(ErrorCode::IncompleteInventory, "B-2", error.to_string()),
     })
+}
+
+/// All members that failed like the first one, as one finding; none = all answered.
+pub fn read_failures(failures: &[(String, ReadFailure)]) -> Option<Finding> {
+    const NAMED_MAX: usize = 8;
+    let (_, first) = failures.first()?;
+    let mut members: Vec<&str> =
+        failures.iter().filter(|(_, failure)| failure == first).map(|(member, _)| member.as_str()).collect();
+    let more = members.len().saturating_sub(NAMED_MAX);
+    members.truncate(NAMED_MAX);
+    let and = if more > 0 { format!(" and {more} more") } else { String::new() };
+    Some(read_failure(&format!("{}{and}", members.join(", ")), *first))
 }
 
 /// The public code of a failed read.
@@ -393,8 +405,8 @@ pub fn revalidate(
     declared_internal_replication: bool,
     answer: &MembersAnswer,
 ) -> Revalidation {
-    if let Some((endpoint, failure)) = answer.failures.first() {
-        return Revalidation::Unreadable(read_failure(endpoint, *failure));
+    if let Some(finding) = read_failures(&answer.failures) {
+        return Revalidation::Unreadable(finding);
     }
     let p = &record.payload;
     match admit(&p.names, p.rows, declared_internal_replication, answer) {

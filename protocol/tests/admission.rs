@@ -397,3 +397,21 @@ fn right_before_the_dispatch_everything_must_hold_as_bound() {
         assert!(matches!(again(change), Revalidation::Unreadable(_)), "waited for, not released (C-10)");
     }
 }
+
+// proves: B-2
+#[test]
+fn every_member_that_failed_alike_is_named_within_a_bound() {
+    use publication_protocol::admission::read_failures;
+    use publication_protocol::ports::ReadFailure::{Credentials, Unavailable};
+    assert_eq!(read_failures(&[]), None);
+    let failures = [
+        ("h1:1".to_owned(), Unavailable),
+        ("h2:1".to_owned(), Credentials),
+        ("h3:1".to_owned(), Unavailable),
+    ];
+    let finding = read_failures(&failures).unwrap();
+    assert!(finding.message.starts_with("h1:1, h3:1: no usable answer"), "{}", finding.message);
+    let many: Vec<_> = (1..=64).map(|n| (format!("h{n}:1"), Unavailable)).collect();
+    let message = read_failures(&many).unwrap().message;
+    assert!(message.contains("h8:1 and 56 more: ") && message.len() < 256, "{message}");
+}

@@ -140,7 +140,10 @@ fn a_failed_drop_blocks_at_once_and_only_a_change_tries_again() {
     world.lock().members[1].refuses.insert("drop", 359);
     let report = until_quiet(&world, &intent());
     assert_eq!((code(&report), cause(&report)), (Some(ErrorCode::CleanupBlocked), Some("DropFailed")));
-    assert!(report.findings[0].message.contains("h2:9000 (replica 2) Retired (code 359)"), "{report:?}");
+    assert!(
+        report.findings[0].message.contains("h2:9000 (replica 2) Retired, drop (code 359)"),
+        "{report:?}"
+    );
     assert_eq!((world.entries("drop"), report.end), (1, End::Stalled));
     assert_eq!(world.at(TARGET), [Some(NEW), Some(NEW)], "published all the same");
     world.advance(10_000_000);

@@ -4,6 +4,7 @@ mod support;
 
 use publication_protocol::driver::{End, Requeue};
 use publication_protocol::phase::Phase;
+use publication_protocol::replica::MemberState;
 use support::build::{CANDIDATE, NEW, TARGET, intent};
 use support::run::{one, until_quiet};
 use support::world::{Counts, World};
@@ -66,4 +67,20 @@ fn a_completed_operation_does_nothing_when_asked_again() {
     let after = world.counts();
     assert_eq!((after.mutations, after.sends, after.scans), (before.mutations, before.sends, before.scans));
     assert_eq!(world.phase(), Some(Phase::Completed));
+}
+
+/// Another object of the same invocation: it performs nothing, and says how every member is.
+// proves: H-2
+#[test]
+fn asked_again_by_another_object_every_member_is_shown() {
+    let world = World::new(2, true);
+    until_quiet(&world, &intent());
+    let before = world.counts();
+    let mut again = intent();
+    again.owner.uid = "another".into();
+    let report = one(&world, &again, Default::default()).expect("no crash");
+    let states: Vec<&str> = report.states.values().map(MemberState::as_str).collect();
+    assert_eq!((report.end, states), (End::Succeeded, vec!["Cleaned", "Cleaned"]));
+    assert_eq!((world.counts().mutations, world.counts().sends), (before.mutations, before.sends));
+    assert_eq!(report.slot.map(|slot| slot.record.payload.owner.uid), Some("uid-1".into()));
 }

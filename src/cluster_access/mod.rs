@@ -170,10 +170,15 @@ fn accepted(kind: api::DependentKind) -> DependentKind {
     }
 }
 
+/// When `admissionDeadlineSeconds` is over, wall clock.
+pub(crate) fn deadline_ms(object: &ClusterPublication) -> Option<u64> {
+    let seconds = object.spec.admission_deadline_seconds.and_then(|s| u64::try_from(s).ok());
+    seconds.map(|s| created_ms(object) + s * 1000)
+}
+
 /// `admissionDeadlineSeconds` is over.
 pub(crate) fn deadline_passed(object: &ClusterPublication, now_ms: u64) -> bool {
-    let seconds = object.spec.admission_deadline_seconds.and_then(|s| u64::try_from(s).ok());
-    seconds.is_some_and(|s| now_ms > created_ms(object) + s * 1000)
+    deadline_ms(object).is_some_and(|at| now_ms > at)
 }
 
 /// The row expectation of an object.

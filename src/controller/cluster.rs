@@ -10,7 +10,7 @@ use crate::clickhouse::probe::{EndpointProbe, ServerProbe, probe};
 use crate::clickhouse::{Connection, MemberCatalog};
 use kube::ResourceExt;
 use kube::runtime::controller::Action;
-use publication_protocol::admission::{Finding, inventory, label, read_failure};
+use publication_protocol::admission::{Finding, inventory, label, read_failures};
 use publication_protocol::code::ErrorCode;
 use publication_protocol::facade::FacadeMemory;
 use publication_protocol::identity::RootId;
@@ -80,10 +80,12 @@ async fn examine(
 }
 
 fn answered(probes: &[EndpointProbe]) -> Result<Vec<ServerProbe>, Finding> {
-    probes
-        .iter()
-        .map(|probe| probe.answer.clone().map_err(|failure| read_failure(&probe.label, failure)))
-        .collect()
+    let failed = |probe: &EndpointProbe| Some((probe.label.clone(), probe.answer.as_ref().err().copied()?));
+    let failures: Vec<_> = probes.iter().filter_map(failed).collect();
+    match read_failures(&failures) {
+        Some(finding) => Err(finding),
+        None => Ok(probes.iter().filter_map(|probe| probe.answer.clone().ok()).collect()),
+    }
 }
 
 /// B-1, B-2, from what the endpoints' servers say.

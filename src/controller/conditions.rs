@@ -24,7 +24,20 @@ impl<'a> Conditions<'a> {
 
     /// Sets a condition; equal status keeps its transition time.
     pub(super) fn set(&mut self, kind: ConditionType, is: bool, reason: &str, message: &str) {
-        let status = if is { "True" } else { "False" };
+        self.say(kind, if is { "True" } else { "False" }, reason, message);
+    }
+
+    /// Nobody knows.
+    pub(super) fn unknown(&mut self, kind: ConditionType, reason: &str, message: &str) {
+        self.say(kind, "Unknown", reason, message);
+    }
+
+    /// Something before it stands in the way, so it was not looked at.
+    pub(super) fn not_reached(&mut self, kind: ConditionType) {
+        self.unknown(kind, "NotReached", "");
+    }
+
+    fn say(&mut self, kind: ConditionType, status: &str, reason: &str, message: &str) {
         let before = self.old.iter().find(|c| c.type_ == kind.as_str() && c.status == status);
         self.new.push(Condition {
             type_: kind.as_str().to_owned(),
@@ -39,6 +52,20 @@ impl<'a> Conditions<'a> {
     /// Keeps an old condition as it is: nothing new is known about it.
     pub(super) fn keep(&mut self, kind: ConditionType) {
         self.new.extend(self.old.iter().find(|c| c.type_ == kind.as_str()).cloned());
+    }
+
+    /// Keeps an old condition, if there is one.
+    pub(super) fn keep_or_not_reached(&mut self, kind: ConditionType) {
+        if self.old.iter().any(|c| c.type_ == kind.as_str()) {
+            self.keep(kind);
+        } else {
+            self.not_reached(kind);
+        }
+    }
+
+    /// Keeps an old condition that is true.
+    pub(super) fn keep_true(&mut self, kind: ConditionType) {
+        if is_true(self.old, kind) { self.keep(kind) } else { self.not_reached(kind) }
     }
 
     /// Sets `Admitted`. Only the pass that took the slot knows of warnings; later ones keep what it said.

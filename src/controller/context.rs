@@ -8,7 +8,7 @@ use kube::Client;
 use kube::runtime::events::Recorder;
 use kube::runtime::reflector::{ObjectRef, Store};
 use publication_protocol::driver::Memory;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -34,6 +34,7 @@ pub(super) struct Context {
     /// Wakes objects that wait behind another one of the same target.
     pub(super) wake: futures::channel::mpsc::UnboundedSender<ObjectRef<ClusterPublication>>,
     remembered: Mutex<HashMap<String, Remembered>>,
+    verdicts: Mutex<HashSet<String>>,
     stopping: Arc<AtomicBool>,
     halted: AtomicBool,
 }
@@ -51,7 +52,7 @@ impl Context {
         wake: futures::channel::mpsc::UnboundedSender<ObjectRef<ClusterPublication>>,
         stopping: Arc<AtomicBool>,
     ) -> Self {
-        let (remembered, halted) = (Mutex::default(), AtomicBool::new(false));
+        let (remembered, verdicts, halted) = (Mutex::default(), Mutex::default(), AtomicBool::new(false));
         Self {
             client,
             kube_uid,
@@ -62,6 +63,7 @@ impl Context {
             ready,
             wake,
             remembered,
+            verdicts,
             stopping,
             halted,
         }
@@ -77,6 +79,17 @@ impl Context {
 
     pub(super) fn forget(&self, uid: &str) {
         self.lock().remove(uid);
+        self.take_verdict(uid);
+    }
+
+    /// G-4: a verdict took effect that concerns this object.
+    pub(super) fn verdict_took_effect(&self, uid: &str) {
+        self.verdicts.lock().unwrap_or_else(PoisonError::into_inner).insert(uid.to_owned());
+    }
+
+    /// G-4: whether one did since the last pass began.
+    pub(super) fn take_verdict(&self, uid: &str) -> bool {
+        self.verdicts.lock().unwrap_or_else(PoisonError::into_inner).remove(uid)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Remembered>> {

@@ -1,12 +1,16 @@
 //! Events at phase changes, new errors and new causes of a standstill, none on re-observation.
 
 use super::context::Context;
+use super::findings::told;
 use super::status::camel;
 use super::stuck;
 use crate::api::{ClusterPublication, ClusterPublicationStatus};
 use kube::Resource;
 use kube::runtime::events::{Event, EventType};
 use publication_protocol::driver::{End, Report};
+
+/// A note may have 1024 bytes.
+const NOTE_BYTES_MAX: usize = 1000;
 
 /// Publishes what is new in this pass. Losing an event loses nothing else.
 pub(super) async fn publish(
@@ -24,13 +28,13 @@ pub(super) async fn publish(
             normal(&phase, "Publish", format!("the authority record is {phase}"))
         })
         .collect();
-    if let Some(finding) = report.findings.first()
-        && old.error.as_ref().is_none_or(|e| e.code != finding.code.as_str())
+    if let Some((code, text)) = told(&report.findings, NOTE_BYTES_MAX)
+        && old.error.as_ref().is_none_or(|e| e.code != code.as_str())
     {
         events.push(Event {
             type_: if report.end == End::Waiting { EventType::Normal } else { EventType::Warning },
-            reason: finding.code.reason().to_owned(),
-            note: Some(super::conditions::cut(&finding.message, 1000)),
+            reason: code.reason().to_owned(),
+            note: Some(super::conditions::cut(&text, NOTE_BYTES_MAX)),
             action: "Observe".to_owned(),
             secondary: None,
         });

@@ -90,16 +90,21 @@ pub(super) fn has_finalizer<K: Resource>(object: &K) -> bool {
 /// What happens to our finalizer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Finalizer {
-    /// Fails when the object changed meanwhile.
     Add,
-    /// What the object says does not matter any more.
     Remove,
-    /// The object goes because it shows that nothing was dispatched (C-14): fails when it changed meanwhile.
-    RemoveUnchanged,
 }
 
-/// Adds or removes our finalizer, keeping everybody else's.
-pub(super) async fn set_finalizer<K>(client: &Client, object: &K, what: Finalizer) -> kube::Result<()>
+/// Adds or removes our finalizer, keeping everybody else's: a list of finalizers can only be replaced as a whole, so it
+/// is written over the version that it was read from, and over nothing newer. A conflict means that the object is
+/// looked at again.
+///
+/// `version`: as the pass has read the object, or as it wrote it itself over what it had read.
+pub(super) async fn set_finalizer<K>(
+    client: &Client,
+    object: &K,
+    what: Finalizer,
+    version: &Version,
+) -> kube::Result<()>
 where
     K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
         + Clone
@@ -112,14 +117,19 @@ where
         finalizers.push(FINALIZER);
     }
     let api: Api<K> = Api::namespaced(client.clone(), &object.namespace().unwrap_or_default());
-    let mut patch = json!({"metadata": {"finalizers": finalizers, "uid": object.uid()}});
-    // Not as null: that would ask for an update without a version, which is refused.
-    if what != Finalizer::Remove {
-        patch["metadata"]["resourceVersion"] = object.resource_version().into();
-    }
+    let over = version.get().or_else(|| object.resource_version());
+    let patch = json!({"metadata": {"finalizers": finalizers, "uid": object.uid(), "resourceVersion": over}});
     match api.patch(&object.name_any(), &PatchParams::default(), &Patch::Merge(&patch)).await {
         // Gone already: that is what removing the finalizer was for.
-        Err(kube::Error::Api(status)) if status.code == 404 && what != Finalizer::Add => Ok(()),
-        other => other.map(drop),
+        Err(kube::Error::Api(status)) if status.code == 404 && what == Finalizer::Remove => Ok(()),
+        Err(error) => Err(error),
+        Ok(written) => {
+            version.set(written.resource_version());
+            Ok(())
+        }
     }
 }
+
+#[cfg(test)]
+#[path = "kube_writes_tests.rs"]
+mod tests;

@@ -6,12 +6,15 @@ mod conditions;
 mod context;
 pub(crate) mod environment;
 mod events;
+mod evidence;
+mod findings;
 mod health;
 mod kube_writes;
 mod metrics;
 mod owners;
 mod publication;
 mod resolve;
+mod stages;
 mod status;
 mod stuck;
 mod verdict;
@@ -63,7 +66,7 @@ pub async fn run(listen: SocketAddr) -> Result<(), RunError> {
     let client = Client::try_from(kube::Config::infer().await?)?;
     let listener = health::bind(listen).await?;
     let metrics = Arc::new(metrics::Metrics::new());
-    let ready = Arc::new(health::Readiness::new(3));
+    let ready = Arc::new(health::Readiness::new(4));
     tokio::spawn(health::serve(listener, Arc::clone(&ready), Arc::clone(&metrics)));
     let system = Api::<Namespace>::all(client.clone()).get_metadata("kube-system").await?;
     let kube_uid = system.uid().ok_or(RunError::NoKubeUid)?;
@@ -71,12 +74,14 @@ pub async fn run(listen: SocketAddr) -> Result<(), RunError> {
     let stopping = Arc::new(AtomicBool::new(false));
     let (clusters, cluster_writer) = reflector::store();
     let (publications, publication_writer) = reflector::store();
+    // A second watch of the few clusters: publications wait for what its status says. They read what woke them.
+    let (watched, watch_writer) = reflector::store();
     let (wake, woken) = futures::channel::mpsc::unbounded();
     let recorder = Recorder::new(client.clone(), Reporter::from("publication-operator"));
     let context = Arc::new(Context::new(
         client.clone(),
         kube_uid,
-        clusters.clone(),
+        watched,
         publications.clone(),
         recorder,
         metrics,
@@ -91,19 +96,9 @@ pub async fn run(listen: SocketAddr) -> Result<(), RunError> {
     let (verdicts, verdict_writer) = reflector::store();
     let verdict_stream =
         changes(&client, verdict_writer, ready.caches(), |v: &PublicationVerdict| intent_hash(v, None));
-    // A second watch of the few clusters: publications wait for what its status says.
-    let (_, watch_writer) = reflector::store();
-    let cluster_changes = changes(
-        &client,
-        watch_writer,
-        Arc::new(health::Readiness::new(1)).caches(),
-        |c: &PublicationCluster| {
-            intent_hash(
-                c,
-                c.status.as_ref().map(|s| format!("{:?}{:?}", s.facade_root, s.conditions)).as_deref(),
-            )
-        },
-    );
+    let cluster_changes = changes(&client, watch_writer, ready.caches(), |c: &PublicationCluster| {
+        intent_hash(c, c.status.as_ref().map(|s| format!("{:?}{:?}", s.facade_root, s.conditions)).as_deref())
+    });
 
     let signal = {
         let stopping = Arc::clone(&stopping);
@@ -160,6 +155,7 @@ where
         + 'static,
 {
     let config = watcher::Config::default().page_size(PAGE_SIZE);
+    let store = writer.as_reader();
     watcher(Api::<K>::all(client.clone()), config)
         .default_backoff()
         .modify(|object| object.managed_fields_mut().clear())
@@ -169,8 +165,27 @@ where
                 filled();
             }
         })
-        .applied_objects()
+        .map_ok(move |event| stored(&store, event))
+        .try_flatten()
         .predicate_filter(hash, kube::runtime::PredicateConfig::default())
+}
+
+/// Objects that are in the store by now: a pass that an event starts must not read the store as it was before. The
+/// objects of a list are in it only at its end.
+fn stored<K>(
+    store: &Store<K>,
+    event: watcher::Event<K>,
+) -> impl futures::Stream<Item = Result<K, watcher::Error>> + Send + use<K>
+where
+    K: Resource<DynamicType = ()> + Clone + Send + Sync + 'static,
+{
+    let (one, listed) = match event {
+        watcher::Event::Apply(object) => (Some(object), Vec::new()),
+        watcher::Event::InitDone => (None, store.state()),
+        watcher::Event::Init | watcher::Event::InitApply(_) | watcher::Event::Delete(_) => (None, Vec::new()),
+    };
+    let listed = listed.into_iter().map(|object| object.as_ref().clone());
+    futures::stream::iter(one.into_iter().chain(listed).map(Ok))
 }
 
 /// What a person can change: spec, annotations, labels, deletion, finalizers.
@@ -232,5 +247,55 @@ async fn shutdown_signal() {
             }
         }
         Err(_) => interrupted.await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use watcher::Event;
+
+    fn cluster(name: &str) -> PublicationCluster {
+        let spec = serde_json::json!({
+            "clusterName": "main", "controlDatabase": "publication", "members": [],
+            "auth": {"secretRef": {"name": "s"}},
+        });
+        PublicationCluster::new(name, serde_json::from_value(spec).unwrap()).within("platform")
+    }
+
+    trait Within {
+        fn within(self, namespace: &str) -> Self;
+    }
+
+    impl Within for PublicationCluster {
+        fn within(mut self, namespace: &str) -> Self {
+            self.metadata.namespace = Some(namespace.to_owned());
+            self
+        }
+    }
+
+    /// A blocked object is looked at again in ten minutes: the pass that a change starts must see that change.
+    #[tokio::test]
+    async fn an_object_is_passed_on_only_when_the_store_has_it() {
+        let (store, writer) = reflector::store();
+        let events = [
+            Event::Init,
+            Event::InitApply(cluster("a")),
+            Event::InitApply(cluster("b")),
+            Event::InitDone,
+            Event::Apply(cluster("c")),
+            Event::Delete(cluster("c")),
+        ];
+        let events = futures::stream::iter(events.map(Ok));
+        let source = writer.as_reader();
+        let passed = events.reflect(writer).map_ok(move |event| stored(&source, event)).try_flatten();
+        futures::pin_mut!(passed);
+        let mut seen = Vec::new();
+        while let Some(Ok(object)) = passed.next().await {
+            assert!(store.get(&ObjectRef::from_obj(&object)).is_some(), "{}", object.name_any());
+            seen.push(object.name_any());
+        }
+        seen.sort();
+        assert_eq!(seen, ["a", "b", "c"]);
     }
 }

@@ -9,20 +9,26 @@ use super::owners::ObjectOwners;
 use super::{events, resolve, status};
 use crate::api::{ClusterPublication, ConditionType, ORPHAN_ANNOTATION, PublicationCluster};
 use crate::clickhouse::{Authority, DistributedDdl, MemberCatalog};
-use crate::cluster_access::deadline_passed;
+use crate::cluster_access::{deadline_ms, deadline_passed};
 use kube::ResourceExt;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
 use publication_protocol::admission::{Finding, Severity};
 use publication_protocol::code::ErrorCode;
-use publication_protocol::driver::{End, Memory, Report, Requeue};
+use publication_protocol::driver::{End, Memory, Report, Requeue, troubled};
 use publication_protocol::identity::RootId;
 use publication_protocol::intent::Intent;
-use publication_protocol::limits::{STALLED_REOBSERVE_MS, UNOBSERVED_GRACE_MS};
+use publication_protocol::limits::STALLED_REOBSERVE_MS;
+use publication_protocol::ports::Environment;
 use publication_protocol::publisher::{Ports, pass};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// How soon caches are looked at that have no first list yet.
+const CACHES_AGAIN: Duration = Duration::from_millis(200);
+/// A deadline is over when more than its whole seconds are.
+const DEADLINE_SLACK_MS: u64 = 50;
 
 /// What a pass was about, as far as it could be resolved.
 #[derive(Default)]
@@ -34,14 +40,19 @@ struct Resolved {
 
 /// Reconciles one object.
 pub(super) async fn reconcile(object: Arc<ClusterPublication>, ctx: Arc<Context>) -> kube::Result<Action> {
+    // An empty cache would say that there is no such cluster, and nobody else in the queue.
+    if !ctx.ready.is_ready() {
+        return Ok(Action::requeue(CACHES_AGAIN));
+    }
     let deleted = object.metadata.deletion_timestamp.is_some();
     // An object that says it is finished causes no query.
     if resolve::is_finished(&object) || (deleted && !has_finalizer(object.as_ref())) {
-        return retire(&object, &ctx, Finalizer::Remove).await;
+        return retire(&object, &ctx, &Version::of(object.as_ref())).await;
     }
     if !has_finalizer(object.as_ref()) {
         // The write comes back as a change of the object, which starts the pass.
-        set_finalizer(&ctx.client, object.as_ref(), Finalizer::Add).await?;
+        let version = Version::of(object.as_ref());
+        set_finalizer(&ctx.client, object.as_ref(), Finalizer::Add, &version).await?;
         return Ok(Action::await_change());
     }
     let (resolved, report, scans) = observe(&object, &ctx).await;
@@ -52,15 +63,13 @@ pub(super) async fn reconcile(object: Arc<ClusterPublication>, ctx: Arc<Context>
     project(&object, &ctx, &resolved, &report).await?;
     if matches!(report.end, End::Gone | End::Succeeded | End::Failed) {
         wake_next(&object, &ctx);
-        let gone = report.end == End::Gone;
-        let how = if gone { Finalizer::RemoveUnchanged } else { Finalizer::Remove };
-        return retire(&object, &ctx, how).await;
+        return retire(&object, &ctx, &resolved.version).await;
     }
     if deleted && report.end == End::Stalled && is_orphan(&object, &ctx, resolved.operation.as_deref()) {
         tracing::warn!(operation = ?resolved.operation, "an unresolved object goes, as the platform allowed; its record stays");
-        return retire(&object, &ctx, Finalizer::Remove).await;
+        return retire(&object, &ctx, &resolved.version).await;
     }
-    Ok(next_look(report.requeue))
+    Ok(next_look(report.requeue, deadline_ms(&object).map(|at| at.saturating_sub(now().wall_ms))))
 }
 
 /// The platform, not the author, lets a fail-closed object go: its operation is listed on the PublicationCluster. The
@@ -78,10 +87,10 @@ fn is_orphan(object: &ClusterPublication, ctx: &Context, operation: Option<&str>
 }
 
 /// The story is over: the object may go whenever somebody deletes it.
-async fn retire(object: &ClusterPublication, ctx: &Context, how: Finalizer) -> kube::Result<Action> {
+async fn retire(object: &ClusterPublication, ctx: &Context, version: &Version) -> kube::Result<Action> {
     ctx.forget(&object.uid().unwrap_or_default());
     if has_finalizer(object) {
-        set_finalizer(&ctx.client, object, how).await?;
+        set_finalizer(&ctx.client, object, Finalizer::Remove, version).await?;
     }
     Ok(Action::await_change())
 }
@@ -125,7 +134,8 @@ async fn run(
     let uid = object.uid().unwrap_or_default();
     let remembered = ctx.remembered(&uid);
     let inputs = inputs(object, cluster);
-    intent.changed = remembered.inputs.as_ref().is_some_and(|before| *before != inputs);
+    let by_verdict = ctx.take_verdict(&uid);
+    intent.changed = by_verdict || remembered.inputs.as_ref().is_some_and(|before| *before != inputs);
     let ddl = DistributedDdl::new(Arc::clone(&connection), Arc::new(now));
     let owners = ObjectOwners {
         client: ctx.client.clone(),
@@ -153,15 +163,6 @@ fn inputs(object: &ClusterPublication, cluster: &PublicationCluster) -> String {
 
 /// A report for what is refused before ClickHouse is asked.
 fn refused(object: &ClusterPublication, ctx: &Context, finding: Finding) -> Report {
-    let uid = object.uid().unwrap_or_default();
-    let mut remembered = ctx.remembered(&uid);
-    let attempt = remembered.memory.attempt;
-    remembered.memory.attempt = attempt.saturating_add(1);
-    let since = *remembered.memory.trouble_since.get_or_insert(now().boot_ms);
-    ctx.remember(&uid, remembered);
-    // F-3: an endpoint that stays unreachable beyond its grace is no longer only waited for.
-    let unreachable = finding.code == ErrorCode::EndpointUnavailable
-        && now().boot_ms.saturating_sub(since) > UNOBSERVED_GRACE_MS;
     // C-14: an object that never showed a version never had anything dispatched, so it may go (C-11 frees the slot).
     let undispatched = object.status.as_ref().is_none_or(|s| s.authority_version.is_none());
     let gone = object.metadata.deletion_timestamp.is_some() && undispatched;
@@ -169,22 +170,24 @@ fn refused(object: &ClusterPublication, ctx: &Context, finding: Finding) -> Repo
     let alone = object.spec.invocation_id.is_none();
     let expired = undispatched && alone && deadline_passed(object, now().wall_ms);
     let finding = if expired { too_late(&finding) } else { finding };
-    let blocked = finding.severity == Severity::Block || unreachable;
-    let end = match (gone, expired, blocked) {
-        (true, ..) => End::Gone,
-        (false, true, _) => End::Failed,
-        (false, false, true) => End::Stalled,
-        (false, false, false) => End::Waiting,
+    let uid = object.uid().unwrap_or_default();
+    let mut remembered = ctx.remembered(&uid);
+    let findings = vec![finding];
+    let (end, requeue) = match (gone, expired) {
+        (true, _) => (End::Gone, Requeue::Never),
+        (false, true) => (End::Failed, Requeue::Never),
+        (false, false) => troubled(&mut remembered.memory, &findings, now(), &System.random()),
     };
+    ctx.remember(&uid, remembered);
     // Trouble that passes does not cost an object its place among those that wait for one target.
     let shown = object.status.as_ref().map(|s| s.conditions.as_slice()).unwrap_or_default();
-    let converged = finding.severity == Severity::Wait && is_true(shown, ConditionType::CandidateConverged);
-    let backoff_ms = (500_u64 << attempt.min(6)).min(32_000);
+    let passing = findings.iter().all(|f| f.severity == Severity::Wait);
+    let converged = passing && is_true(shown, ConditionType::CandidateConverged);
     Report {
         end,
         slot: None,
         class: None,
-        findings: vec![finding],
+        findings,
         warnings: Vec::new(),
         states: BTreeMap::new(),
         queues: BTreeMap::new(),
@@ -193,7 +196,7 @@ fn refused(object: &ClusterPublication, ctx: &Context, finding: Finding) -> Repo
         held: None,
         converged,
         passed: Vec::new(),
-        requeue: Requeue::AfterMs(if blocked { backoff_ms.max(5_000) } else { backoff_ms }),
+        requeue,
         memory: Memory::default(),
     }
 }
@@ -217,6 +220,7 @@ async fn project(
     let facts = status::Facts {
         generation: object.metadata.generation,
         deleted: object.metadata.deletion_timestamp.is_some(),
+        uid: object.uid(),
         operation: resolved.operation.clone(),
         root: resolved.root,
         report,
@@ -243,10 +247,30 @@ fn wake_next(object: &ClusterPublication, ctx: &Context) {
     }
 }
 
-fn next_look(requeue: Requeue) -> Action {
+/// Rarely looked at is what stands still; a deadline that is still to come must not wait for that.
+fn next_look(requeue: Requeue, deadline_in_ms: Option<u64>) -> Action {
     match requeue {
         Requeue::Now => Action::requeue(Duration::from_millis(50)),
-        Requeue::AfterMs(ms) => Action::requeue(Duration::from_millis(ms.min(STALLED_REOBSERVE_MS))),
+        Requeue::AfterMs(ms) => {
+            let deadline = deadline_in_ms.filter(|ms| *ms > 0).map_or(u64::MAX, |ms| ms + DEADLINE_SLACK_MS);
+            Action::requeue(Duration::from_millis(ms.min(STALLED_REOBSERVE_MS).min(deadline)))
+        }
         Requeue::Never => Action::await_change(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // proves: F-3
+    #[test]
+    fn a_deadline_is_not_slept_through() {
+        let after = |ms| Action::requeue(Duration::from_millis(ms));
+        assert_eq!(next_look(Requeue::AfterMs(600_000), None), after(600_000));
+        assert_eq!(next_look(Requeue::AfterMs(600_000), Some(1_000)), after(1_000 + DEADLINE_SLACK_MS));
+        assert_eq!(next_look(Requeue::AfterMs(250), Some(1_000)), after(250), "a look before it is no loss");
+        assert_eq!(next_look(Requeue::AfterMs(600_000), Some(0)), after(600_000), "over: no reason any more");
+        assert_eq!(next_look(Requeue::Never, Some(1_000)), Action::await_change());
     }
 }

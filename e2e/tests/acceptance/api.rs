@@ -211,12 +211,27 @@ async fn columns_and_conditions(s: &mut Stage) -> Result<()> {
     let shown = s.env.control_plane.kubectl(&wide).await?;
     let rows: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
     let [head, row] = rows.as_slice() else { return Err(Error::other("kubectl get", shown)) };
-    let columns = "NAME TARGET PHASE OUTCOME REPLICAS AGE CLASSIFICATION OPERATION ENTRY ERROR";
+    let columns = "NAME TARGET PHASE OUTCOME REPLICAS REASON AGE CLASSIFICATION OPERATION ENTRY ERROR";
     expect("columns", &head.join(" ").as_str(), &columns)?;
-    expect("what they show", &row[1..5].join(" "), &format!("{TARGET} Completed Succeeded 2/2"))?;
+    expect("what they show", &row[1..6].join(" "), &format!("{TARGET} Completed Succeeded 2/2 Published"))?;
     let narrow = s.env.control_plane.kubectl(&wide[..5]).await?;
     let head: Vec<&str> = narrow.lines().next().unwrap_or_default().split_whitespace().collect();
-    expect("columns", &head.join(" ").as_str(), &"NAME TARGET PHASE OUTCOME REPLICAS AGE")
+    expect("columns", &head.join(" ").as_str(), &"NAME TARGET PHASE OUTCOME REPLICAS REASON AGE")?;
+    // Who never got a slot has no phase and no replicas; the reason is there all the same.
+    let mut spent = s.publication(5).manifest();
+    let name = format!("{}-spent", s.name());
+    spent["metadata"]["name"] = name.as_str().into();
+    s.env.apply(&spent).await?;
+    s.wait(&name, "Blocked", |o| (o["status"]["outcome"] == "Blocked").then_some(())).await?;
+    let narrow = ["get", "cpub", &name, "--namespace", SPACE].map(str::to_owned);
+    let shown = s.env.control_plane.kubectl(&narrow).await?;
+    let row: Vec<&str> = shown.lines().nth(1).unwrap_or_default().split_whitespace().collect();
+    let (told, _age) = row[1..].split_at(row.len() - 2);
+    // Its candidate is gone, and so is the name.
+    expect(&shown, &told.first().copied(), &Some(TARGET))?;
+    let reason = told.last().copied().unwrap_or_default();
+    expect(&shown, &["CandidateInvalid", "CandidateNameSpent"].contains(&reason), &true)?;
+    s.env.control_plane.delete(Kind::Publication, SPACE, &name).await
 }
 
 async fn rights_of_the_operator(s: &mut Stage) -> Result<()> {

@@ -127,6 +127,7 @@ async fn candidate_replaced_on_one_member(s: &mut Stage) -> Result<()> {
     s.expect_entries(0, 0, 0).await?;
     expect("phase in Keeper", &s.slot().await?.phase.as_str(), &"RELEASED")?;
     replace_on(s, 1, CANDIDATE).await?;
+    s.nudge().await?;
     s.env.wait_outcome(SPACE, &s.name(), "Succeeded", SOON).await?;
     s.expect_entries(1, 1, 1).await?;
     let tables = s.tables_of(1).await?;

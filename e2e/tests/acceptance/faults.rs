@@ -198,7 +198,11 @@ async fn drop_fails_on_one_member(s: &mut Stage) -> Result<()> {
     let message = text(&object["status"]["error"]["message"]);
     expect(message, &(message.contains(&s.member_name(1)) && message.contains("(code 359)")), &true)?;
     expect("replica 1", &replica(&object, 0), &("Cleaned", "TerminalSuccess"))?;
-    expect("replica 2", &replica(&object, 1), &("Retired", "TerminalFailure"))?;
+    // The publication's own result stays; what failed is named.
+    expect("replica 2", &replica(&object, 1), &("Retired", "TerminalSuccess"))?;
+    let cleanup = json!({"action": "Drop", "result": "TerminalFailure", "exceptionCode": 359});
+    expect("cleanup of replica 2", &object["status"]["replicas"][1]["cleanup"], &cleanup)?;
+    expect("cleanup", &text(&object["status"]["cleanup"]["action"]), &"Drop")?;
     expect("published", &text(&object["status"]["replicasCommitted"]), &"2/2")?;
     let counts = s.env.cluster.counts(&s.database, TARGET).await?;
     expect("rows served", &counts, &vec![5, 5])?;

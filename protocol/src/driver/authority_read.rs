@@ -1,6 +1,6 @@
 //! C-9, C-13, F-2: what a read of the slot by every member means.
 
-use crate::admission::{Finding, read_failure};
+use crate::admission::{Finding, read_failures};
 use crate::code::ErrorCode;
 use crate::identity::ServerUuid;
 use crate::intent::Intent;
@@ -24,7 +24,7 @@ pub(crate) struct SlotRead {
 /// # Errors
 /// The finding that stands against using the slot.
 pub(crate) fn judge(intent: &Intent, read: &AuthorityRead, stale_ms: u64) -> Result<SlotRead, Finding> {
-    let missing = read.failures.first().map(|(endpoint, failure)| read_failure(endpoint, *failure));
+    let missing = read_failures(&read.failures);
     let Some((server, first)) = read.rows.first() else {
         return Err(missing.unwrap_or_else(|| unavailable("no member answered")));
     };

@@ -4,6 +4,7 @@
 //! `Clone + Hash` (the permit leaves by value inside [`Call::Send`] and is never part of the state), so that a
 //! model checker can run exactly this code.
 
+mod again;
 mod authority_read;
 mod observe;
 mod overdue;
@@ -11,6 +12,7 @@ mod prepare;
 mod report;
 mod review;
 
+pub use again::troubled;
 pub use report::{End, Held, Memory, Report, Requeue};
 pub use review::{Review, Standing, admission_ask, review};
 
@@ -22,7 +24,6 @@ use crate::code::ErrorCode;
 use crate::diagnose::Stuck;
 use crate::identity::{CorrelationToken, Random, RootId, ServerUuid};
 use crate::intent::{Intent, invariant};
-use crate::limits::UNOBSERVED_GRACE_MS;
 use crate::phase::{Actor, Edge, Phase, edge};
 use crate::ports::{AuthorityRead, MembersAnswer, MembersAsk, Order, ReadFailure, SendOutcome};
 use crate::preflight::{Backlog, PreflightAnswer, PreflightAsk};
@@ -386,7 +387,6 @@ impl Driver {
     }
 
     fn give_up_all(&mut self, findings: Vec<Finding>, tick: &Tick) -> Call {
-        use crate::admission::Severity;
         // C-14: what never showed a version was never dispatched; C-11 frees a slot that it may hold.
         // What was just seen in flight is not forgotten because the object's status was read before its witness.
         let in_flight = self.seen_slot.as_ref().is_some_and(|s| {
@@ -397,25 +397,13 @@ impl Driver {
         if self.intent.deleted && self.intent.witnessed.is_none() && !in_flight {
             return self.finish(End::Gone, vec![], Requeue::Never);
         }
-        let blocked = findings.iter().any(|f| f.severity == Severity::Block);
-        let unreachable = findings.iter().any(|f| f.code == ErrorCode::EndpointUnavailable);
-        if !unreachable {
-            // Other reasons to wait are not the beginning of an outage.
-            self.memory.trouble_since = None;
-        }
-        let since = *self.memory.trouble_since.get_or_insert(tick.now.boot_ms);
-        let over = tick.now.boot_ms.saturating_sub(since) > UNOBSERVED_GRACE_MS;
-        let end = if blocked || (unreachable && over) { End::Stalled } else { End::Waiting };
-        let wait = self.backoff(BACKOFF_DOUBLINGS_MAX, tick);
-        self.finish(end, findings, wait)
+        let (end, requeue) = troubled(&mut self.memory, &findings, tick.now, &tick.random);
+        self.finish(end, findings, requeue)
     }
 
     /// F-3: bounded exponential backoff with jitter.
     pub(super) fn backoff(&mut self, doublings_max: u32, tick: &Tick) -> Requeue {
-        let step = BACKOFF_FIRST_MS << self.memory.attempt.min(doublings_max);
-        self.memory.attempt = self.memory.attempt.saturating_add(1);
-        let jitter = u64::from(tick.random.0[31]) * step / 4 / 255;
-        Requeue::AfterMs(step + jitter)
+        Requeue::AfterMs(self.memory.backoff(doublings_max, &tick.random))
     }
 
     fn halt(&mut self) -> Call {

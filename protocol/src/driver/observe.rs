@@ -9,6 +9,7 @@ use super::{
 use crate::admission::{Finding, Severity, label, unhealthy};
 use crate::classify::{Cause, Classification, CleanupBlock};
 use crate::evidence;
+use crate::identity::Action;
 use crate::limits::{STALLED_REOBSERVE_MS, UNOBSERVED_GRACE_MS};
 use crate::phase::Phase;
 use crate::ports::{AuthorityRead, MembersAnswer, ReadFailure, Scope};
@@ -223,6 +224,11 @@ fn describe(state: &MemberState) -> String {
 
 fn statement_result(record: &Record, evidence: &Evidence, server: &crate::identity::ServerUuid) -> String {
     let Some(dispatch) = record.last_dispatch() else { return String::new() };
+    let which = match dispatch.action {
+        Action::Retire => ", retire",
+        Action::Drop => ", drop",
+        Action::Publish | Action::Bootstrap => "",
+    };
     let code = match (&dispatch.receipt, evidence.queues.get(&dispatch.epoch)) {
         (Some(receipt), _) | (None, Some(QueueView::Terminal { receipt, .. })) => {
             receipt.codes.get(server).copied()
@@ -230,9 +236,9 @@ fn statement_result(record: &Record, evidence: &Evidence, server: &crate::identi
         (None, Some(QueueView::InProgress { hosts, .. })) => match hosts.get(server) {
             Some(HostResult::TerminalSuccess) => Some(0),
             Some(HostResult::TerminalFailure(code)) => Some(*code),
-            _ => return " (statement unfinished)".to_owned(),
+            _ => return format!("{which} (statement unfinished)"),
         },
         _ => None,
     };
-    code.map(|code| format!(" (code {code})")).unwrap_or_default()
+    code.map(|code| format!("{which} (code {code})")).unwrap_or_default()
 }

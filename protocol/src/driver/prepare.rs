@@ -10,6 +10,7 @@ use crate::phase::Phase;
 use crate::ports::{AuthorityRead, MembersAnswer, MembersAsk, Scope};
 use crate::preflight::{self, PreflightAnswer};
 use crate::record::{Ending, Slot};
+use crate::replica::observe;
 
 impl Driver {
     pub(super) fn slot_read(&mut self, read: &AuthorityRead, tick: &Tick) -> Call {
@@ -35,8 +36,7 @@ impl Driver {
             }
             // H-2: asked again by another object with the same invocation: report, and look whether it still holds.
             Phase::Completed => {
-                let mut ask = self.ask(Scope::Each, vec![self.intent.names.target.clone()]);
-                ask.count_of = None;
+                let ask = self.ask(Scope::Each, slot.record.all_names());
                 self.state = State::LookingBack(slot);
                 Call::Members(ask)
             }
@@ -276,6 +276,7 @@ impl Driver {
     /// H-2.
     pub(super) fn looked_back(&mut self, slot: &Slot, answer: &MembersAnswer, tick: &Tick) -> Call {
         let _ = tick;
+        self.states = observe(&slot.record, answer).0;
         let findings = drifted(slot, answer).into_iter().collect();
         self.finish(End::Succeeded, findings, Requeue::Never)
     }

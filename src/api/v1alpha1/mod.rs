@@ -16,6 +16,7 @@ pub use cluster::{
 pub use common::{ErrorStatus, LocalClusterRef, MESSAGE_BYTES_MAX, SecretRef};
 pub use publication::{ClusterPublication, ClusterPublicationSpec, ClusterRef, RowExpectation};
 pub use publication_status::{
-    ClusterPublicationStatus, GenerationStatus, Outcome, ReplicaStatus, StatementStatus,
+    ClusterPublicationStatus, GenerationStatus, Outcome, ReplicaStatementStatus, ReplicaStatus,
+    StatementStatus,
 };
 pub use verdict::{Decision, PublicationVerdict, PublicationVerdictSpec, PublicationVerdictStatus};

@@ -29,6 +29,11 @@ use super::rules;
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Outcome", type_ = "string", json_path = ".status.outcome"),
     printcolumn(name = "Replicas", type_ = "string", json_path = ".status.replicasCommitted"),
+    printcolumn(
+        name = "Reason",
+        type_ = "string",
+        json_path = r#".status.conditions[?(@.type=="Ready")].reason"#
+    ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     printcolumn(
         name = "Classification",

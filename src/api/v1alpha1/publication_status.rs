@@ -121,6 +121,10 @@ pub struct GenerationStatus {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StatementStatus {
+    /// What it does: `Publish`, `Retire` (rename the predecessor away) or `Drop`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub action: Option<String>,
     /// Its entry in the distributed DDL queue, once bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 128))]
@@ -149,15 +153,33 @@ pub struct ReplicaStatus {
     /// Which generations the names have on this replica.
     #[schemars(length(max = 64))]
     pub state: String,
-    /// Result of the latest statement on this replica.
+    /// Result of the publishing statement on this replica.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub statement: Option<String>,
-    /// Error code of ClickHouse, when the statement failed here.
+    /// Error code of ClickHouse, when the publishing statement failed here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exception_code: Option<i32>,
+    /// What became of the latest statement of the cleanup here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cleanup: Option<ReplicaStatementStatus>,
     /// What is wrong on this replica, in one line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     pub message: Option<String>,
+}
+
+/// A statement of the cleanup on one replica.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ReplicaStatementStatus {
+    /// `Retire` (rename the predecessor away) or `Drop`.
+    #[schemars(length(max = 64))]
+    pub action: String,
+    /// Its result on this replica.
+    #[schemars(length(max = 64))]
+    pub result: String,
+    /// Error code of ClickHouse, when it failed here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exception_code: Option<i32>,
 }
