@@ -261,7 +261,8 @@ fn stale_evidence_and_other_operations_are_refused() {
 fn a_rebound_waits_while_the_members_cannot_be_read_or_do_not_agree() {
     use publication_protocol::admission::{Finding, Severity, read_failure};
     use publication_protocol::verdict::named_inventory;
-    let wanted = inventory(2).digest();
+    use support::build;
+    let wanted = build::inventory(2).digest();
     for finding in [
         read_failure("h1:8443", ReadFailure::Credentials),
         read_failure("h1:8443", ReadFailure::AccessDenied),
@@ -272,6 +273,6 @@ fn a_rebound_waits_while_the_members_cannot_be_read_or_do_not_agree() {
         let held = named_inventory(&wanted, &Err(finding.clone())).unwrap_err();
         assert_eq!((held.severity, held.code), (Severity::Wait, finding.code));
     }
-    let other = named_inventory(&wanted, &Ok(inventory(3))).unwrap_err();
+    let other = named_inventory(&wanted, &Ok(build::inventory(3))).unwrap_err();
     assert_eq!((other.severity, other.code), (Severity::Block, ErrorCode::VerdictStale));
 }
