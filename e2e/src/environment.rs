@@ -155,6 +155,7 @@ impl Environment {
         for member in &self.cluster.members {
             member.ddl_clear().await?;
             member.replica_clear().await?;
+            member.admin("POST", "/statements/clear", serde_json::json!({})).await?;
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use crate::admission::label;
 use crate::identity::ServerUuid;
 use crate::inventory::{Inventory, Member};
 use crate::limits::STATEMENT_EXPECTED_MS;
-use crate::ports::{AuthorityRead, MemberAnswer, MembersAnswer};
+use crate::ports::{AuthorityRead, MemberAnswer, MembersAnswer, ReadFailure};
 use crate::preflight::{Backlog, EntryState};
 use crate::queue::{HostResult, QueueView};
 use std::collections::{BTreeMap, BTreeSet};
@@ -205,7 +205,12 @@ pub fn signs(
     answer: &MembersAnswer,
     read: &AuthorityRead,
 ) -> BTreeMap<ServerUuid, StuckCause> {
-    let with_keeper: BTreeSet<&ServerUuid> = read.rows.iter().map(|(server, _)| server).collect();
+    // A missing right, or a missing table, is no missing Keeper.
+    let silent = |(_, why): &(String, ReadFailure)| {
+        matches!(why, ReadFailure::KeeperUnavailable | ReadFailure::Unavailable)
+    };
+    let some_silent = read.failures.iter().any(silent);
+    let no_keeper = |server: &ServerUuid| some_silent && read.rows.iter().all(|(who, _)| who != server);
     let sign = |member: &Member| {
         let Some(found) = answer.members.iter().find(|m| m.server_uuid == member.server_uuid) else {
             return Some(StuckCause::Unreachable);
@@ -215,7 +220,7 @@ pub fn signs(
         }
         let health = found.health.as_ref();
         let no_session = health.is_some_and(|h| h.session_expired || h.keeper_exception);
-        if no_session || !with_keeper.contains(&member.server_uuid) {
+        if no_session || no_keeper(&member.server_uuid) {
             return Some(StuckCause::KeeperUnreachable);
         }
         health.is_some_and(|h| h.readonly).then_some(StuckCause::ReadOnly)

@@ -140,6 +140,9 @@ fn a_member_that_is_not_well_is_named_with_what_it_lacks() {
     half.rows.pop();
     half.failures.push(("h2:8123".into(), ReadFailure::KeeperUnavailable));
     assert_eq!(with_sign(&admissible(2), &half), [StuckCause::KeeperUnreachable]);
+    let mut denied = half.clone();
+    denied.failures[0].1 = ReadFailure::AccessDenied;
+    assert_eq!(with_sign(&admissible(2), &denied), [StuckCause::WorkerStopped], "a right, not Keeper");
     let mut gone = admissible(2);
     gone.members.pop();
     assert_eq!(with_sign(&gone, &half), [StuckCause::Unreachable]);
@@ -281,7 +284,8 @@ fn a_member_that_no_longer_knows_itself_is_named_at_once() {
     let report = one(&world, &intent(), first.memory).expect("no crash");
     let [finding] = report.findings.as_slice() else { panic!("{report:?}") };
     assert_eq!((report.end, finding.code), (End::Stalled, ErrorCode::OutcomeUnknown));
-    assert!(finding.message.contains(" no longer takes exactly its own row as local"), "{finding:?}");
+    let said = format!("{} no longer takes exactly its own row as local", label(&member(2)));
+    assert!(finding.message.contains(&said), "{finding:?}");
     // A later look says it by cause as well.
     world.advance(STATEMENT_EXPECTED_MS + 1);
     let report = one(&world, &intent(), report.memory).expect("no crash");

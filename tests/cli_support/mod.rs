@@ -298,7 +298,7 @@ pub fn status_of(name: &str) -> ClusterPublication {
         "stuck" => {
             let line = "waits behind query-0000000006 (created over 1 h ago; replica 2 Active): see what holds that entry up";
             let message = format!(
-                "query-0000000007 does not progress; it is waited for, never sent again; waits for replica 2 (ch-2.ch:9000) {line} (F)"
+                "query-0000000007 does not progress; it is waited for, never sent again; waits for ch-2.ch:9000 (replica 2) {line} (F)"
             );
             json!({
                 "startTime": at, "dispatchTime": at, "phase": "InProgress", "classification": "PartialInProgress",

@@ -21,6 +21,7 @@ mod old_engine;
 mod operators;
 mod page;
 mod stage;
+mod stuck;
 mod verdicts;
 mod verdicts_beside;
 
@@ -42,6 +43,7 @@ fn main() {
         basics::CASES,
         answers::CASES,
         faults::CASES,
+        stuck::CASES,
         drift::CASES,
         late::CASES,
         operators::CASES,
