@@ -128,6 +128,8 @@ fn bad_manifests_are_answered_with_field_and_rule() {
         json!({"rows": {"exact": 1, "min": 1}}),
         json!({"invocationId": ""}),
         json!({"invocationId": "a\nb"}),
+        json!({"invocationId": "x".repeat(257)}),
+        json!({"invocationId": "ö".repeat(257)}),
         json!({"invocationId": "x".repeat(1_000_000)}),
         json!({"admissionDeadlineSeconds": 0}),
         json!({"sharding": true}),

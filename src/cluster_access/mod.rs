@@ -17,7 +17,8 @@ use publication_protocol::preflight::DependentKind;
 use publication_protocol::record::Owner;
 use std::collections::BTreeMap;
 
-/// Longest `spec.invocationId`, in bytes.
+/// Longest `spec.invocationId`: in characters as the schema counts them, and in bytes.
+const INVOCATION_CHARS_MAX: usize = 256;
 const INVOCATION_BYTES_MAX: usize = 512;
 
 /// The platform lets this object publish there.
@@ -108,12 +109,18 @@ pub(crate) fn names(object: &ClusterPublication, cluster_name: &str) -> Result<N
     })
 }
 
+fn is_invocation(id: &str) -> bool {
+    let fits = id.len() <= INVOCATION_BYTES_MAX && id.chars().count() <= INVOCATION_CHARS_MAX;
+    fits && !id.is_empty() && !id.chars().any(char::is_control)
+}
+
 /// what identifies the run that asks.
 pub(crate) fn invocation(object: &ClusterPublication) -> Result<Invocation, Finding> {
     match &object.spec.invocation_id {
-        Some(id) if id.is_empty() || id.len() > INVOCATION_BYTES_MAX || id.chars().any(char::is_control) => {
-            let message =
-                format!("invocationId: 1 to {INVOCATION_BYTES_MAX} bytes without control characters");
+        Some(id) if !is_invocation(id) => {
+            let message = format!(
+                "invocationId: must have 1 to {INVOCATION_CHARS_MAX} characters in at most {INVOCATION_BYTES_MAX} bytes, and no control characters"
+            );
             Err(Finding::block(ErrorCode::SpecInvalid, "A-2", message))
         }
         Some(id) => Ok(Invocation::Given(id.clone())),
