@@ -118,9 +118,12 @@ async fn errors_of_publications(s: &mut Stage) -> Result<()> {
         let mut object = publication.manifest();
         change(&mut object["spec"]);
         objects.push(object);
-        let message = message
+        // What holds on both members is said of both.
+        let (said, rule) = message.rsplit_once(" (").unwrap_or((message, ""));
+        let members = if said.contains("{h}") { 0..2 } else { 0..1 };
+        let each: Vec<String> = members.map(|m| said.replace("{h}", &s.member_name(m))).collect();
+        let message = format!("{} ({rule}", each.join("; "))
             .replace("{db}", &s.database)
-            .replace("{h1}", &s.member_name(0))
             .replace("{h2}", &s.member_name(1));
         refused.push(Refused { name: publication.name, code, message });
     };
@@ -132,15 +135,14 @@ async fn errors_of_publications(s: &mut Stage) -> Result<()> {
     add(s, "namespace", ("REFERENCE_DENIED", closed), |spec| spec["clusterRef"]["name"] = "closed".into());
     let private = "clusterRef: platform/analytics does not let namespace shop publish database private; the platform grants it in spec.access (api)";
     add(s, "database", ("REFERENCE_DENIED", private), |spec| spec["database"] = "private".into());
-    let no_database =
-        "database: shop_nowhere does not exist on {h1}; it must be Atomic on every member (B-3)";
+    let no_database = "database: shop_nowhere does not exist on {h}; it must be Atomic on every member (B-3)";
     add(s, "no-database", ("TARGET_INVALID", no_database), |spec| spec["database"] = "shop_nowhere".into());
     s.env.cluster.table_with_rows(&s.database, TARGET, 3, 0).await?;
-    let missing = "candidate: orders__pub_1 is missing on {h1} (B-7)";
+    let missing = "candidate: orders__pub_1 is missing on {h} (B-7)";
     add(s, "no-candidate", ("CANDIDATE_INVALID", missing), |_| ());
     s.fresh_database().await?;
     s.tables(true, 6).await?;
-    let rows = "rows: 6 counted on {h1}, expected exactly 5 (B-8)";
+    let rows = "rows: 6 counted on {h}, expected exactly 5 (B-8)";
     add(s, "rows", ("ROW_COUNT_MISMATCH", rows), |_| ());
     s.fresh_database().await?;
     let plain = format!(
@@ -149,7 +151,7 @@ async fn errors_of_publications(s: &mut Stage) -> Result<()> {
     );
     s.env.cluster.sql(0, &plain).await?;
     let kind =
-        "candidate: orders__pub_1 is a MergeTree, not of the Replicated*MergeTree family, on {h1} (B-7)";
+        "candidate: orders__pub_1 is a MergeTree, not of the Replicated*MergeTree family, on {h} (B-7)";
     add(s, "merge-tree", ("CANDIDATE_INVALID", kind), |_| ());
     s.fresh_database().await?;
     s.tables(true, 5).await?;
