@@ -19,6 +19,8 @@ use crate::zookeeper::ZooKeeper;
 
 /// The control row that binds a facade to its cluster.
 pub const FACADE_KEY: &str = "facade";
+/// The row of `doctor --self-test`, which Keeper keeps until the server forgets the dropped table.
+pub const SELF_TEST_KEY: &str = "selftest";
 
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -124,7 +126,7 @@ impl Environment {
         let mut slots = Vec::new();
         for root in keeper.keeper_map_roots().await? {
             let rows = keeper.keeper_map_rows(&root).await?;
-            let rows = rows.iter().filter(|row| row.key != FACADE_KEY);
+            let rows = rows.iter().filter(|row| row.key != FACADE_KEY && row.key != SELF_TEST_KEY);
             slots.extend(rows.map(Slot::decode).collect::<Result<Vec<_>>>()?);
         }
         Ok(slots)

@@ -2,6 +2,7 @@
 
 pub mod adjudicate;
 pub mod crds;
+pub mod doctor;
 pub mod explain;
 pub mod inspect;
 pub mod output;
@@ -54,6 +55,9 @@ enum Command {
     /// Show the slot of a target: record, fences, members, queue, and the evidence digest. Reads only.
     #[command(after_help = "Exit code: 0 shown, 3 could not tell.")]
     Inspect(inspect::Args),
+    /// Examine a PublicationCluster rule by rule, as the operator would. Reads only, unless a self-test is asked for.
+    #[command(after_help = "Exit code: 0 healthy, 1 blocked, 2 waiting, 3 could not tell.")]
+    Doctor(doctor::Args),
     /// Decide on a slot that cannot go on by itself: shows the evidence, asks, and creates a PublicationVerdict.
     #[command(after_help = "Exit code: 0 created, 1 not confirmed, 3 could not tell. See docs/recovery.md.")]
     Adjudicate(adjudicate::Args),
@@ -77,6 +81,7 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Status(args) => return status::main(&args),
         Command::Explain(args) => return explain::main(&args),
         Command::Inspect(args) => return inspect::main(&args),
+        Command::Doctor(args) => return doctor::main(&args),
         Command::Adjudicate(args) => return adjudicate::main(&args),
     };
     match result {

@@ -56,16 +56,25 @@ impl ControlTable for Authority {
     }
 
     async fn mutate(&self, server: &ServerUuid, mutation: &Mutation) -> MutationAnswer {
-        // Without an endpoint or a query id of its own nothing is sent; "unknown" is the safe thing to say of it.
-        let unsent = MutationAnswer { outcome: MutationOutcome::Unknown, transport_calls: 1 };
-        let Some(endpoint) = self.connection.endpoint_of(server).await else { return unsent };
-        let Some(query_id) = query_id() else { return unsent };
         let statement = sql::mutation(self.connection.control_database(), mutation);
-        let limit = self.connection.timeouts().mutation;
-        let sent =
-            self.connection.one_shot(endpoint, &statement, settings::mutation(query_id), limit, None).await;
-        MutationAnswer { outcome: outcome(mutation, sent.answer), transport_calls: sent.calls }
+        mutate(&self.connection, server, mutation, &statement).await
     }
+}
+
+/// C-4: one mutation, once.
+pub(super) async fn mutate(
+    connection: &Connection,
+    server: &ServerUuid,
+    mutation: &Mutation,
+    statement: &sql::Sql,
+) -> MutationAnswer {
+    // Without an endpoint or a query id of its own nothing is sent; "unknown" is the safe thing to say of it.
+    let unsent = MutationAnswer { outcome: MutationOutcome::Unknown, transport_calls: 1 };
+    let Some(endpoint) = connection.endpoint_of(server).await else { return unsent };
+    let Some(query_id) = query_id() else { return unsent };
+    let limit = connection.timeouts().mutation;
+    let sent = connection.one_shot(endpoint, statement, settings::mutation(query_id), limit, None).await;
+    MutationAnswer { outcome: outcome(mutation, sent.answer), transport_calls: sent.calls }
 }
 
 /// C-5.

@@ -4,6 +4,7 @@ use super::backlog;
 use super::connection::Connection;
 use super::permit::{Held, PermitGate};
 use super::rows::DdlQueueRow;
+use super::sql::{Scratch, ScratchStep};
 use super::transport::{Answer, Endpoint, OneShot};
 use super::{settings, sql};
 use publication_protocol::authority::{DispatchPermit, Now};
@@ -64,12 +65,32 @@ impl DistributedDdl {
         root: RootId,
         token: &CorrelationToken,
     ) -> BootstrapOutcome {
+        let statement =
+            sql::create_facade(self.connection.control_database(), self.connection.cluster(), root);
+        self.without_permit(server, &statement, token).await
+    }
+
+    /// A step of a self-test, once: it touches tables of its own and nothing else, so there is no permit.
+    pub async fn scratch(
+        &self,
+        server: &ServerUuid,
+        scratch: &Scratch,
+        step: ScratchStep,
+        token: &CorrelationToken,
+    ) -> BootstrapOutcome {
+        self.without_permit(server, &scratch.sql(step), token).await
+    }
+
+    async fn without_permit(
+        &self,
+        server: &ServerUuid,
+        statement: &sql::Sql,
+        token: &CorrelationToken,
+    ) -> BootstrapOutcome {
         let Some(endpoint) = self.connection.endpoint_of(server).await else {
             return BootstrapOutcome::NotSent;
         };
-        let statement =
-            sql::create_facade(self.connection.control_database(), self.connection.cluster(), root);
-        let sent = self.submit(endpoint, &statement, token, None).await;
+        let sent = self.submit(endpoint, statement, token, None).await;
         match (sent.calls, sent.answer) {
             (1, Answer::Done { .. }) => BootstrapOutcome::Answered(None),
             (1, Answer::Exception(error)) => BootstrapOutcome::Answered(Some(error.code)),

@@ -83,7 +83,7 @@ impl Look<'_> {
     }
 }
 
-fn failed(endpoint: &Endpoint, failure: ReadFailure, needs: &'static str) -> FailedRead {
+pub(super) fn failed(endpoint: &Endpoint, failure: ReadFailure, needs: &'static str) -> FailedRead {
     FailedRead { endpoint: endpoint.label().to_owned(), failure, needs }
 }
 
@@ -171,7 +171,7 @@ fn table_use(row: UseRow) -> TableUse {
     }
 }
 
-fn grant(row: GrantRow) -> Grant {
+pub(super) fn grant(row: GrantRow) -> Grant {
     Grant {
         grantee: row.grantee,
         own: row.own != 0,

@@ -7,6 +7,7 @@ use super::sql;
 use super::transport::Endpoint;
 use futures::future::join_all;
 use futures::try_join;
+use publication_protocol::facade::FacadeTable;
 use publication_protocol::identity::{RootId, ServerUuid};
 use publication_protocol::inventory::ClusterRow;
 use publication_protocol::ports::ReadFailure;
@@ -61,6 +62,18 @@ impl Facade {
             database: database.to_owned(),
             keeper_root: parts.as_ref().and_then(|(_, tail)| keeper_root(tail)),
             definition: parts.map(|(elements, tail)| format!("{elements}|{}", fingerprint(&tail))),
+        }
+    }
+
+    /// As the protocol judges it.
+    pub fn as_fact(&self, control_database: &str) -> FacadeTable {
+        let id = self.keeper_root.as_deref().and_then(|root| root.rsplit('/').next()).map(str::to_owned);
+        let root = id.and_then(|id| RootId::try_from(id).ok());
+        let expected = root.map(|root| Self::expected(control_database, root).definition);
+        FacadeTable {
+            database: self.database.clone(),
+            root: root.filter(|root| self.keeper_root.as_deref() == Some(&sql::facade_root(*root))),
+            schema_matches: self.definition.is_some() && expected == Some(self.definition.clone()),
         }
     }
 

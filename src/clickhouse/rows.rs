@@ -92,6 +92,8 @@ rows! {
         payload_sha256: String,
         version: i64,
     }
+    /// [`super::sql::Scratch::row`]
+    ScratchRow { found: u8, phase: String, version: i64 }
     /// [`super::sql::queue`]
     DdlQueueRow {
         entry: String,

@@ -13,10 +13,13 @@ use std::fmt;
 pub const FACADE_TABLE: &str = "publication_authority";
 
 mod preflight;
+mod scratch;
+
+pub use scratch::{Scratch, ScratchStep};
 
 pub use preflight::{
-    backlog, configured_dictionaries, definitions, grants, limits, replica_sets, row_policies, same_path,
-    system_column, table_uses,
+    backlog, configured_dictionaries, definitions, grants, limits, own_grants, replica_sets, row_policies,
+    same_path, system_column, table_uses,
 };
 
 /// A rendered statement. Its text goes to the transport and nowhere else.
@@ -128,7 +131,11 @@ pub fn facade_text(control_database: &str, root: RootId) -> Sql {
 
 /// C-2, C-3.
 pub fn mutation(control_database: &str, mutation: &Mutation) -> Sql {
-    let facade = facade(control_database);
+    mutation_of(&facade(control_database), mutation)
+}
+
+/// The same of another table of that form, already quoted.
+fn mutation_of(facade: &str, mutation: &Mutation) -> Sql {
     Sql(match mutation {
         Mutation::Insert(row) => {
             let texts = [&row.target_key, &row.operation_id, &row.fence_token, &row.phase];

@@ -153,6 +153,33 @@ fn preflight_reads() {
     insta::assert_snapshot!(text.join("\n"));
 }
 
+/// A self-test has statements for its own tables only, and the queue shows them as they were meant.
+// proves: C-2, C-3, D-3, K01
+#[test]
+fn self_test_statements() {
+    let scratch = Scratch::draw("my-db", "ch-cluster", &Random([0xab; 32]));
+    let steps = [
+        ScratchStep::CreateMap,
+        ScratchStep::CreateFirst,
+        ScratchStep::CreateSecond,
+        ScratchStep::Exchange,
+        ScratchStep::DropMap,
+        ScratchStep::DropFirst,
+        ScratchStep::DropSecond,
+    ];
+    let mut text = Vec::new();
+    for step in steps {
+        let sql = scratch.sql(step);
+        assert_eq!(parse_statement(sql.text()), Some(scratch.statement(step)));
+        text.push(sql.text().to_owned());
+    }
+    text.push(scratch.mutation(&Mutation::Insert(raw_row())).text().to_owned());
+    text.push(scratch.row("self'test").text().to_owned());
+    text.push(own_grants(true).here().text().to_owned());
+    insta::assert_snapshot!(text.join("\n"));
+    assert!(scratch.names().iter().all(|name| text[..7].iter().any(|sql| sql.contains(name.as_str()))));
+}
+
 // proves: D-3, K01
 #[test]
 fn what_is_sent_parses_to_what_was_meant() {

@@ -2,6 +2,7 @@
 //! the commands share it, so that `plan` says what the operator would do.
 
 pub(crate) mod credentials;
+pub(crate) mod examination;
 
 use crate::api::{self, ClusterPublication, ConditionType, PublicationCluster, is_true};
 use credentials::deadlines;

@@ -5,14 +5,14 @@ use super::context::Context;
 use super::environment::{System, now};
 use super::kube_writes::{Version, apply_status_over};
 use crate::api::PublicationCluster;
-use crate::clickhouse::probe::{Facade, ServerProbe, probe};
-use crate::clickhouse::{Authority, BootstrapOutcome, Connection, DistributedDdl, sql};
+use crate::clickhouse::probe::{ServerProbe, probe};
+use crate::clickhouse::{Authority, BootstrapOutcome, Connection, DistributedDdl};
 use publication_protocol::admission::{Finding, label, read_failure};
 use publication_protocol::authority::{Mutation, MutationOutcome};
 use publication_protocol::canonical::Canonical;
 use publication_protocol::code::ErrorCode;
 use publication_protocol::facade::{
-    BINDING_KEY, FACADE_TABLE, FacadeBinding, FacadeDecision, FacadeFact, FacadeMemory, FacadeTable, decide,
+    BINDING_KEY, FACADE_TABLE, FacadeBinding, FacadeDecision, FacadeFact, FacadeMemory, decide,
 };
 use publication_protocol::identity::{Action, CorrelationToken, RootId};
 use publication_protocol::inventory::Inventory;
@@ -23,8 +23,7 @@ use publication_protocol::sqltext::{Ddl as Statement, Statement as Full, TableNa
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Reason of `FacadeReady=False` until the facade was complete for the first time.
-pub(super) const BOOTSTRAPPING: &str = "Bootstrapping";
+pub(super) use crate::cluster_access::examination::BOOTSTRAPPING;
 
 /// How often the bootstrap's entry is looked for in one pass, and how far apart.
 const LOOKS_MAX: u32 = 40;
@@ -60,20 +59,9 @@ pub(super) async fn facade(
 fn facts(database: &str, inventory: &Inventory, servers: &[ServerProbe]) -> Vec<FacadeFact> {
     let fact = |server: &ServerProbe| FacadeFact {
         member: inventory.by_uuid(&server.server_uuid).map(label).unwrap_or_default(),
-        tables: server.facades.iter().map(|facade| table(database, facade)).collect(),
+        tables: server.facades.iter().map(|facade| facade.as_fact(database)).collect(),
     };
     servers.iter().map(fact).collect()
-}
-
-fn table(database: &str, facade: &Facade) -> FacadeTable {
-    let id = facade.keeper_root.as_deref().and_then(|root| root.rsplit('/').next()).map(str::to_owned);
-    let root = id.and_then(|id| RootId::try_from(id).ok());
-    let expected = root.map(|root| Facade::expected(database, root).definition);
-    FacadeTable {
-        database: facade.database.clone(),
-        root: root.filter(|root| facade.keeper_root.as_deref() == Some(&sql::facade_root(*root))),
-        schema_matches: facade.definition.is_some() && expected == Some(facade.definition.clone()),
-    }
 }
 
 /// B-6: the root is in the status before the first CREATE, so that a repetition uses the same one.

@@ -6,17 +6,15 @@ use super::context::{Context, Remembered, kube_now};
 use super::credentials::connect;
 use super::kube_writes::{Version, apply_status_over};
 use crate::api::{ConditionType, MemberStatus, PublicationCluster, PublicationClusterStatus};
+use crate::clickhouse::MemberCatalog;
 use crate::clickhouse::probe::{EndpointProbe, ServerProbe, probe};
-use crate::clickhouse::{Connection, MemberCatalog};
+use crate::cluster_access::examination::{among_members, capabilities, inventory_of, reach, was_complete};
 use kube::ResourceExt;
 use kube::runtime::controller::Action;
-use publication_protocol::admission::{Finding, inventory, label, read_failures};
-use publication_protocol::code::ErrorCode;
+use publication_protocol::admission::{Finding, read_failures};
 use publication_protocol::facade::FacadeMemory;
 use publication_protocol::identity::RootId;
-use publication_protocol::inventory::Inventory;
-use publication_protocol::ports::{Catalog, MemberAnswer, MembersAnswer, MembersAsk, Scope};
-use std::collections::BTreeMap;
+use publication_protocol::ports::Catalog;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -66,11 +64,13 @@ async fn examine(
     let probes = probe(&connection).await;
     examined.members = members(&probes);
     let servers = answered(&probes)?;
-    let declared = cluster.spec.declare.internal_replication;
     let direct = inventory_of(cluster, &servers)?;
-    among_members(&connection, cluster, &direct, declared).await?;
+    let through = MemberCatalog::new(Arc::clone(&connection)).members(&reach(cluster)).await;
+    among_members(cluster, &direct, &through)?;
     examined.inventory_digest = Some(direct.digest().to_string());
-    capabilities(cluster, &direct, &servers)?;
+    if let Some(finding) = capabilities(cluster, &servers).into_iter().next() {
+        return Err(finding);
+    }
     let memory = FacadeMemory { root: examined.root, was_ready: was_ready(cluster, ctx) };
     let root = bootstrap::facade(ctx, (cluster, version), &connection, &direct, &servers, memory).await?;
     examined.root = Some(root);
@@ -88,113 +88,12 @@ fn answered(probes: &[EndpointProbe]) -> Result<Vec<ServerProbe>, Finding> {
     }
 }
 
-/// B-1, B-2, from what the endpoints' servers say.
-fn inventory_of(cluster: &PublicationCluster, servers: &[ServerProbe]) -> Result<Inventory, Finding> {
-    let declared = cluster.spec.declare.internal_replication;
-    inventory(&cluster.spec.cluster_name, declared, &as_answer(servers))
-}
-
-fn as_answer(servers: &[ServerProbe]) -> MembersAnswer {
-    let members = servers
-        .iter()
-        .map(|server| MemberAnswer {
-            server_uuid: server.server_uuid.clone(),
-            server_version: server.version.clone(),
-            view: server.view.clone(),
-            database_engine: server.control_database_engine.clone(),
-            tables: BTreeMap::new(),
-            health: None,
-            count: None,
-        })
-        .collect();
-    MembersAnswer { members, failures: Vec::new() }
-}
-
-/// B-2: members must reach each other as the endpoints reach them.
-async fn among_members(
-    connection: &Arc<Connection>,
-    cluster: &PublicationCluster,
-    direct: &Inventory,
-    declared: bool,
-) -> Result<(), Finding> {
-    let ask = MembersAsk {
-        scope: Scope::Cluster,
-        cluster: cluster.spec.cluster_name.clone(),
-        database: cluster.spec.control_database.clone(),
-        names: Vec::new(),
-        health_of: None,
-        count_of: None,
-    };
-    let through = MemberCatalog::new(Arc::clone(connection)).members(&ask).await;
-    let seen = inventory(&cluster.spec.cluster_name, declared, &through)?;
-    if seen.digest() == direct.digest() {
-        return Ok(());
-    }
-    let message = "members: the endpoints reach other servers than the cluster's own definition; list one URL for each member";
-    Err(Finding::block(ErrorCode::IncompleteInventory, "B-2", message))
-}
-
-/// B-3 for the control database, B-4.
-fn capabilities(
-    cluster: &PublicationCluster,
-    inventory: &Inventory,
-    servers: &[ServerProbe],
-) -> Result<(), Finding> {
-    const ENTRY_FORMAT_MIN: u64 = 2;
-    let block = |message: String| Err(Finding::block(ErrorCode::CapabilityMissing, "B-4", message));
-    for server in servers {
-        let member = inventory.by_uuid(&server.server_uuid).map(label).unwrap_or_default();
-        let database = &cluster.spec.control_database;
-        match server.control_database_engine.as_deref() {
-            Some("Atomic") => {}
-            Some(engine) => {
-                return block(format!(
-                    "controlDatabase: {database} has the engine {engine} on {member}; it must be Atomic"
-                ));
-            }
-            None => {
-                return block(format!(
-                    "controlDatabase: {database} does not exist on {member}, or the user cannot see it; create it as Atomic and grant it"
-                ));
-            }
-        }
-        if server.ddl_entry_format_version.is_none_or(|version| version < ENTRY_FORMAT_MIN) {
-            return block(format!(
-                "distributed_ddl_entry_format_version is below {ENTRY_FORMAT_MIN} on {member}; raise it"
-            ));
-        }
-        if !is_tested(&server.version) && !accepts(cluster, &server.version) {
-            return block(format!(
-                "server version {} on {member} was not tested; the platform may take it in accept.untestedVersions",
-                server.version
-            ));
-        }
-    }
-    Ok(())
-}
-
-/// Release lines between the two engines that the project's tests run on.
-fn is_tested(version: &str) -> bool {
-    let mut parts = version.split('.').map(str::parse::<u32>);
-    match (parts.next(), parts.next()) {
-        (Some(Ok(year)), Some(Ok(month))) => ((24, 8)..=(26, 9)).contains(&(year, month)),
-        _ => false,
-    }
-}
-
-fn accepts(cluster: &PublicationCluster, version: &str) -> bool {
-    let under = |named: &String| version == named || version.starts_with(&format!("{named}."));
-    cluster.spec.accept.untested_versions.iter().any(under)
-}
-
 /// B-6 (m): the root was in use, by this object's own word or by a publication's.
 fn was_ready(cluster: &PublicationCluster, ctx: &Context) -> bool {
     let status = cluster.status.clone().unwrap_or_default();
-    let facade = status.conditions.iter().find(|c| c.type_ == ConditionType::FacadeReady.as_str());
-    let latched = facade.is_some_and(|c| c.reason != bootstrap::BOOTSTRAPPING);
     let name = cluster.name_any();
     let namespace = cluster.namespace().unwrap_or_default();
-    latched
+    was_complete(&status)
         || ctx.publications.state().iter().any(|o| {
             let reference = &o.spec.cluster_ref;
             let own = o.namespace().unwrap_or_default();

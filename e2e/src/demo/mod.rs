@@ -183,6 +183,9 @@ fn keep_running(ui: &Terminal, env: &Environment) {
     ui.quote(&format!("alias kubectl={}", shown(paths::tool("kubectl"), "kubectl")));
     ui.quote(&format!("alias publication-operator={}", shown(paths::operator(), "publication-operator")));
     ui.text("The operator's view:");
+    ui.quote(
+        "publication-operator doctor --cluster analytics -n platform       # the cluster, rule by rule; reads only",
+    );
     ui.quote("publication-operator plan -f config/samples/author.yaml           # what was done already is not done again");
     ui.quote(
         "publication-operator status orders-20261130 -n shop               # what happened on each replica",

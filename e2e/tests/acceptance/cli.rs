@@ -26,7 +26,7 @@ pub const CASES: &[(&str, usize, Case)] = &[
 ];
 
 /// Runs the operator's binary with this kubeconfig.
-async fn run(kubeconfig: &Path, args: &[&str], stdin: &str) -> Result<Output> {
+pub async fn run(kubeconfig: &Path, args: &[&str], stdin: &str) -> Result<Output> {
     let what = format!("publication-operator {}", args.join(" "));
     let mut child = Command::new(paths::operator()?)
         .args(args)
@@ -44,7 +44,7 @@ async fn run(kubeconfig: &Path, args: &[&str], stdin: &str) -> Result<Output> {
     child.wait_with_output().await.context(what)
 }
 
-fn text(output: &Output) -> String {
+pub fn text(output: &Output) -> String {
     let err = String::from_utf8_lossy(&output.stderr);
     format!("{}{err}", String::from_utf8_lossy(&output.stdout))
 }

@@ -9,6 +9,7 @@ mod api;
 mod bad_clusters;
 mod basics;
 mod cli;
+mod doctor;
 mod drift;
 mod errors;
 mod faults;
@@ -49,6 +50,7 @@ fn main() {
         operators::CASES,
         lifecycle::CASES,
         cli::CASES,
+        doctor::CASES,
         verdicts::CASES,
         verdicts_beside::CASES,
         admission::CASES,

@@ -4,7 +4,7 @@
 //! take `system.grants` anyway. Both lines have the same rows, so there is one way for both.
 
 use super::{Grant, MemberFacts};
-use crate::admission::{Bound, Finding};
+use crate::admission::{Bound, Finding, Severity};
 use crate::code::ErrorCode;
 use crate::identity::Names;
 use crate::sqltext::TableName;
@@ -75,15 +75,26 @@ const EVERY_MOVE: &[Right] = &[Right::Select, Right::Insert, Right::CreateTable,
 /// Stands for every name that a retire step may draw.
 const RETIRED_EXAMPLE: &str = "__retired_0123456789abcdef";
 
+/// `SHOW TABLES` because a catalog hides what the user may not see, and dependents must not be hidden (B-9).
+fn everywhere() -> Need {
+    Need { on: None, shown: "*.*".into(), rights: &[Right::Cluster, Right::ShowTables] }
+}
+
+fn on_facade(facade: &TableName) -> Need {
+    Need {
+        on: Some(facade.clone()),
+        shown: format!("{}.{}", facade.database, facade.table),
+        rights: &[Right::Select, Right::Insert, Right::AlterUpdate],
+    }
+}
+
 fn needs(names: &Names, bound: &Bound, facade: &TableName) -> Vec<Need> {
     let on = |table: String, shown: String, rights| Need {
         on: Some(TableName { database: names.database.clone(), table }),
         shown: format!("{}.{shown}", names.database),
         rights,
     };
-    // `SHOW TABLES` because a catalog hides what the user may not see, and dependents must not be hidden (B-9).
-    let mut needs =
-        vec![Need { on: None, shown: "*.*".into(), rights: &[Right::Cluster, Right::ShowTables] }];
+    let mut needs = vec![everywhere()];
     let (target, candidate) = (names.target.clone(), names.candidate.clone());
     if bound.predecessor.is_some() {
         // EXCHANGE takes both directions; then retire and drop.
@@ -96,12 +107,71 @@ fn needs(names: &Names, bound: &Bound, facade: &TableName) -> Vec<Need> {
         needs.push(on(target.clone(), target, &[Right::Insert, Right::CreateTable]));
         needs.push(on(candidate.clone(), candidate, &[Right::Select, Right::DropTable]));
     }
-    needs.push(Need {
-        on: Some(facade.clone()),
-        shown: format!("{}.{}", facade.database, facade.table),
-        rights: &[Right::Select, Right::Insert, Right::AlterUpdate],
-    });
+    needs.push(on_facade(facade));
     needs
+}
+
+/// Databases that a platform lets be published.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DatabaseScope {
+    /// This one.
+    Name(String),
+    /// All whose names begin so.
+    Prefix(String),
+}
+
+impl DatabaseScope {
+    /// Every move of every table in it. A name that nobody grants by itself stands for all.
+    fn need(&self) -> Need {
+        let (database, shown) = match self {
+            Self::Name(name) => (name.clone(), name.clone()),
+            Self::Prefix(prefix) => (format!("{prefix}{ANY_EXAMPLE}"), format!("{prefix}*")),
+        };
+        let on = TableName { database, table: ANY_EXAMPLE.to_owned() };
+        Need { on: Some(on), shown: format!("{shown}.*"), rights: EVERY_MOVE }
+    }
+}
+
+const ANY_EXAMPLE: &str = "any__pub_0123456789abcdef";
+
+/// What the user lacks on a member before anything certain is published: what every publication takes blocks; a
+/// database that is not granted as a whole is a warning, since single tables of it may be.
+pub fn cluster_rights(
+    databases: &[DatabaseScope],
+    facade: &TableName,
+    grants: &[Grant],
+    member: &str,
+) -> Vec<Finding> {
+    let always = [everywhere(), on_facade(facade)];
+    let blocking = lacking(&always, grants).map(|missing| {
+        let message = format!("grants: the user lacks on {member}: {missing}");
+        Finding::block(ErrorCode::AccessDenied, "B-4", message)
+    });
+    let whole: Vec<Need> = databases.iter().map(DatabaseScope::need).collect();
+    let warning = lacking(&whole, grants).map(|missing| {
+        let message = format!(
+            "grants: spec.access lets more be published than the user may touch; it lacks on {member}: {missing}"
+        );
+        Finding { severity: Severity::Warn, code: ErrorCode::AccessDenied, rule: "B-4", message }
+    });
+    blocking.into_iter().chain(warning).collect()
+}
+
+/// All that is missing, in one text.
+fn lacking(needs: &[Need], grants: &[Grant]) -> Option<String> {
+    let missing: Vec<String> = needs
+        .iter()
+        .filter_map(|need| {
+            let lacking: Vec<&str> = need
+                .rights
+                .iter()
+                .filter(|right| !held(grants, **right, need.on.as_ref()))
+                .map(|right| right.as_str())
+                .collect();
+            (!lacking.is_empty()).then(|| format!("{} ON {}", lacking.join(", "), need.shown))
+        })
+        .collect();
+    (!missing.is_empty()).then(|| missing.join("; "))
 }
 
 /// One finding with everything that is missing on a member.
@@ -112,20 +182,8 @@ pub(super) fn missing(
     facts: &MemberFacts,
     member: &str,
 ) -> Option<Finding> {
-    let missing: Vec<String> = needs(names, bound, facade)
-        .into_iter()
-        .filter_map(|need| {
-            let lacking: Vec<&str> = need
-                .rights
-                .iter()
-                .filter(|right| !held(&facts.grants, **right, need.on.as_ref()))
-                .map(|right| right.as_str())
-                .collect();
-            (!lacking.is_empty()).then(|| format!("{} ON {}", lacking.join(", "), need.shown))
-        })
-        .collect();
-    (!missing.is_empty()).then(|| {
-        let message = format!("grants: the user lacks on {member}: {}", missing.join("; "));
+    lacking(&needs(names, bound, facade), &facts.grants).map(|missing| {
+        let message = format!("grants: the user lacks on {member}: {missing}");
         Finding::block(ErrorCode::AccessDenied, "B-4", message)
     })
 }

@@ -5,6 +5,8 @@ mod dependents;
 mod facts;
 mod grants;
 
+pub use grants::{DatabaseScope, cluster_rights};
+
 pub use facts::{
     Backlog, ConfiguredDictionary, Definition, DependentKind, EntryState, FailedRead, Grant, Limits,
     MemberFacts, Policy, PreflightAnswer, PreflightAsk, ReplicaSet, TableUse,
@@ -177,7 +179,7 @@ fn versions(members: &[(String, &MemberFacts)]) -> Option<Finding> {
 
 /// K13: each host runs its entries in order, so an older one delays ours. It is waited for like our own, hence said
 /// and not held against the operation.
-fn backlog(inventory: &Inventory, entries: &[Backlog]) -> Vec<Finding> {
+pub fn backlog(inventory: &Inventory, entries: &[Backlog]) -> Vec<Finding> {
     let mut oldest: BTreeMap<(&str, u16), &Backlog> = BTreeMap::new();
     for entry in entries {
         let at = oldest.entry((&entry.host, entry.port)).or_insert(entry);

@@ -134,7 +134,7 @@ fn verdict(standing: Option<Standing>, findings: &[Note]) -> Verdict {
         (_, Some(Level::Wait)) => Verdict::Waiting,
         // Nothing was judged: nothing can be promised.
         (None, _) => Verdict::Unknown,
-        (Some(_), Some(Level::Warn) | None) => Verdict::Admissible,
+        (Some(_), Some(Level::Warn | Level::Ok) | None) => Verdict::Admissible,
     }
 }
 

@@ -42,6 +42,21 @@ pub enum Level {
     Wait,
     /// Shown, and nothing is held back by it.
     Warn,
+    /// It was looked at, and is as it must be.
+    Ok,
+}
+
+impl Level {
+    /// As people see it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Block => "BLOCK",
+            Self::Unknown => "UNKNOWN",
+            Self::Wait => "WAIT",
+            Self::Warn => "WARN",
+            Self::Ok => "OK",
+        }
+    }
 }
 
 /// One finding.

@@ -1,6 +1,6 @@
 //! The report for people.
 
-use super::report::{Generation, Level, MemberView, Note, Report, SlotView, Verdict};
+use super::report::{Generation, MemberView, Note, Report, SlotView, Verdict};
 use crate::cli::output::{columns, wrapped};
 
 const WIDTH: usize = 110;
@@ -61,14 +61,8 @@ fn closing(verdict: Verdict) -> String {
 }
 
 fn finding(note: &Note) -> String {
-    let level = match note.level {
-        Level::Block => "BLOCK",
-        Level::Unknown => "UNKNOWN",
-        Level::Wait => "WAIT",
-        Level::Warn => "WARN",
-    };
     let code = note.code.map(|code| format!(" {code}")).unwrap_or_default();
-    let mut text = format!("  {level}{code} ({})\n", note.rule);
+    let mut text = format!("  {}{code} ({})\n", note.level.word(), note.rule);
     text.push_str(&wrapped("      ", &note.message, WIDTH));
     if let Some(remedy) = &note.remedy {
         text.push_str(&wrapped("      ", &format!("-> {remedy}"), WIDTH));

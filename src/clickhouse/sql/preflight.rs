@@ -58,16 +58,27 @@ pub fn system_column(table: &str, column: &str) -> Inner {
 
 /// The user's own grants and its roles', and everybody's on columns of the names.
 pub fn grants(database: &str, names: &[&str], wildcards: bool) -> Inner {
+    let others = format!(
+        " OR (database = {} AND table IN ({}) AND column IS NOT NULL)",
+        literal(database),
+        literals(names.iter().copied())
+    );
+    grants_where(wildcards, &others)
+}
+
+/// The user's own grants and its roles'.
+pub fn own_grants(wildcards: bool) -> Inner {
+    grants_where(wildcards, "")
+}
+
+fn grants_where(wildcards: bool, others: &str) -> Inner {
     let wildcard = if wildcards { "toUInt8(is_wildcard)" } else { "toUInt8(0)" };
     let own = "toUInt8(ifNull(user_name = currentUser(), 0) \
                OR ifNull(role_name IN (SELECT role_name FROM system.enabled_roles), 0))";
     Inner(format!(
         "SELECT {SERVER}, ifNull(user_name, ifNull(role_name, '')) AS grantee, {own} AS own, \
          toString(access_type) AS access, database AS on_database, table AS on_table, column AS on_column, \
-         is_partial_revoke, {wildcard} AS wildcard FROM system.grants \
-         WHERE own OR (database = {} AND table IN ({}) AND column IS NOT NULL)",
-        literal(database),
-        literals(names.iter().copied())
+         is_partial_revoke, {wildcard} AS wildcard FROM system.grants WHERE own{others}"
     ))
 }
 
