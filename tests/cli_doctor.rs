@@ -258,8 +258,13 @@ fn warnings_hold_nothing_up() {
         on("shop", "SELECT"),
     ];
     checkup.grants[1] = Ok((server(2), narrow));
-    let entry =
-        |entry: &str, age_s| Backlog { entry: entry.into(), host: "ch-2.ch".into(), port: 9000, age_s };
+    let entry = |entry: &str, age_s| Backlog {
+        entry: entry.into(),
+        host: "ch-2.ch".into(),
+        port: 9000,
+        state: EntryState::Active,
+        age_s,
+    };
     checkup.backlog = Ok(vec![entry("query-0000000009", 40), entry("query-0000000007", 7_200)]);
     insta::assert_snapshot!("warnings", screen::table(&judged(&seen, Verdict::Healthy, 0)));
 
