@@ -297,7 +297,8 @@ impl<'a> Judge<'a> {
             return None;
         }
         let first = facts.first().and_then(|(_, fact)| fact.identity())?;
-        if let Some((member, _)) = facts.iter().find(|(_, fact)| fact.identity() != Some(first)) {
+        let other = facts.iter().find(|(_, fact)| fact.identity() != Some(first));
+        if let Some((member, _)) = other.filter(|_| !planted!(MixedCandidate)) {
             // K27: who has what is said, for a person who has to put it right.
             let each: Vec<String> = facts
                 .iter()

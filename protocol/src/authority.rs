@@ -113,7 +113,7 @@ impl PendingCas {
             phase: from.record.phase.as_str().to_owned(),
         };
         let mutation = Mutation::Update { row: written.clone(), expected };
-        let last = record.last_dispatch().filter(|_| dispatches);
+        let last = record.last_dispatch().filter(|_| dispatches || planted!(PermitFromAnySwap));
         let dispatch = last.map(|d| (d.action, d.token.clone()));
         (Self { record, written, version: from.version + 1, server, dispatch, begun }, mutation)
     }
@@ -125,13 +125,17 @@ impl PendingCas {
 
     /// Judges an answer before the exact read; `None` = read now.
     pub fn after_answer(&self, answer: MutationAnswer) -> Option<CasResult> {
-        if answer.transport_calls != 1 {
+        if answer.transport_calls != 1 && !planted!(TransportCallsUncounted) {
             return Some(CasResult::OneShotViolation);
         }
         match answer.outcome {
+            #[cfg(planted)]
+            MutationOutcome::Acknowledged if planted!(SkipPostRead) => Some(self.clone().verified()),
             MutationOutcome::Acknowledged => None,
             MutationOutcome::Conflict => Some(CasResult::Conflict),
             MutationOutcome::Refused => Some(CasResult::Refused),
+            #[cfg(planted)]
+            MutationOutcome::Unknown if planted!(PermitOnMatchingRead) => None,
             // C-7: no read can turn this into a permit, so none is made.
             MutationOutcome::Unknown => Some(CasResult::OutcomeUnknown),
         }
@@ -140,12 +144,18 @@ impl PendingCas {
     /// C-3: judges the exact read that followed an acknowledgement. `read` is none when it failed.
     pub fn after_read(self, read: Option<(ServerUuid, Option<VersionedRow>)>) -> CasResult {
         let Some((server, Some(found))) = read else { return CasResult::OutcomeUnknown };
-        if server != self.server || found.version != self.version {
+        let same_server = server == self.server || planted!(PostReadElsewhere);
+        let next_version = found.version == self.version || planted!(AnyVersionWillDo);
+        if !same_server || !next_version {
             return CasResult::OutcomeUnknown;
         }
         if found.row != self.written {
             return CasResult::Conflict;
         }
+        self.verified()
+    }
+
+    fn verified(self) -> CasResult {
         let permit = self.dispatch.map(|(action, token)| DispatchPermit {
             operation: self.record.operation,
             epoch: self.record.epoch,
@@ -155,6 +165,12 @@ impl PendingCas {
             begun: self.begun,
         });
         CasResult::Verified(Box::new(Slot { record: self.record, version: self.version }), permit)
+    }
+
+    /// What a planted retry sends again.
+    #[cfg(planted)]
+    pub(crate) fn record(&self) -> Record {
+        self.record.clone()
     }
 }
 
@@ -211,7 +227,8 @@ impl DispatchPermit {
     pub fn redeem(self, now: Now) -> Result<Redeemed, Self> {
         let late =
             |now: u64, begun: u64| now.checked_sub(begun).is_none_or(|age| age > DISPATCH_PERMIT_MS_MAX);
-        if late(now.boot_ms, self.begun.boot_ms) || late(now.wall_ms, self.begun.wall_ms) {
+        let late_by_boot = late(now.boot_ms, self.begun.boot_ms) && !planted!(PermitByWallClockOnly);
+        if (late_by_boot || late(now.wall_ms, self.begun.wall_ms)) && !planted!(IgnorePermitExpiry) {
             return Err(self);
         }
         Ok(Redeemed { permit: self })

@@ -226,6 +226,12 @@ fn dispatched(states: &[&MemberState], queue: QueueSummary, drift: bool) -> Clas
     let pending = states.iter().any(|s| **s == MemberState::Pending);
     let committed = states.iter().any(|s| **s == MemberState::Committed);
     match queue {
+        #[cfg(planted)]
+        QueueSummary::TerminalSuccess if planted!(FinishedIsSwapped) => C::Committed,
+        #[cfg(planted)]
+        QueueSummary::InProgress if planted!(CleanupWithoutReceipt) && committed && !pending => C::Committed,
+        #[cfg(planted)]
+        QueueSummary::TerminalFailure if planted!(CleanPartialTerminal) && committed => C::Committed,
         QueueSummary::Unknown(doubt) => C::OutcomeUnknown(Cause::Queue(doubt)),
         // Unreachable by the record's own check (epoch >= 1 here); said without guessing.
         QueueSummary::NothingDispatched => C::OutcomeUnknown(Cause::Queue(QueueDoubt::NotFound)),
@@ -258,7 +264,8 @@ fn cleanup(states: &[&MemberState], drift: bool) -> Classification {
     if states.iter().any(|s| **s == MemberState::Pending) {
         return Classification::CleanupBlocked(CleanupBlock::MemberPending);
     }
-    if states.is_empty() || states.iter().any(|s| **s == MemberState::Unobserved) {
+    let silent = states.iter().any(|s| **s == MemberState::Unobserved);
+    if states.is_empty() || (silent && !planted!(DropWhileMemberDown)) {
         return Classification::CleanupBlocked(CleanupBlock::Evidence(Cause::MemberUnobserved));
     }
     Classification::Cleanup
@@ -267,7 +274,7 @@ fn cleanup(states: &[&MemberState], drift: bool) -> Classification {
 fn doubt(states: &[&MemberState], drift: bool) -> Option<Cause> {
     if drift {
         Some(Cause::InventoryDrift)
-    } else if states.iter().any(|s| matches!(s, MemberState::Unknown(_))) {
+    } else if states.iter().any(|s| matches!(s, MemberState::Unknown(_))) && !planted!(UnknownMemberIgnored) {
         Some(Cause::MemberUnknown)
     } else {
         None

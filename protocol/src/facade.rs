@@ -79,6 +79,8 @@ pub fn decide(control_database: &str, facts: &[FacadeFact], memory: FacadeMemory
     }
     let Some((_, first)) = roots.first().copied() else {
         return match memory.root {
+            #[cfg(planted)]
+            _ if planted!(BootstrapOverLostAuthority) => FacadeDecision::Draw,
             None if !memory.was_ready => FacadeDecision::Draw,
             Some(root) if !memory.was_ready => FacadeDecision::Create(root),
             _ => FacadeDecision::Blocked(Finding::block(
@@ -88,7 +90,7 @@ pub fn decide(control_database: &str, facts: &[FacadeFact], memory: FacadeMemory
             )),
         };
     };
-    let (root, known) = match memory.root {
+    let (root, known) = match memory.root.filter(|_| !planted!(OtherRoot)) {
         Some(root) => (root, "the status shows"),
         None => (first, "another member has"),
     };

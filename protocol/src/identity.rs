@@ -68,11 +68,13 @@ impl Names {
                 return Err(NameError::Malformed { field });
             }
         }
-        if target.contains(CANDIDATE_INFIX) || target.contains(RETIRED_INFIX) {
+        let reserved = target.contains(CANDIDATE_INFIX) || target.contains(RETIRED_INFIX);
+        if reserved && !planted!(AnyTargetName) {
             return Err(NameError::ReservedInfix);
         }
         let suffix = candidate.strip_prefix(target).and_then(|rest| rest.strip_prefix(CANDIDATE_INFIX));
-        if !suffix.and_then(|s| s.chars().next()).is_some_and(char::is_alphanumeric) {
+        let begins_well = |first: char| first.is_alphanumeric() || planted!(AnyCandidateSuffix);
+        if !suffix.and_then(|s| s.chars().next()).is_some_and(begins_well) {
             return Err(NameError::NotACandidate);
         }
         let retired = format!("{target}{RETIRED_INFIX}{}", "0".repeat(2 * RETIRED_RANDOM_BYTES));

@@ -88,7 +88,10 @@ impl Intent {
                 predecessor: bound.predecessor,
                 desired: bound.desired,
                 dispatches: Vec::new(),
-                fenced: over.map(|s| s.record.fences()).unwrap_or_default(),
+                fenced: over
+                    .filter(|_| !planted!(ForgetFences))
+                    .map(|s| s.record.fences())
+                    .unwrap_or_default(),
                 recent: over.map(|s| s.record.recent_with_self(s.version)).unwrap_or_default(),
                 verdicts: Vec::new(),
                 prepared_ms: now.wall_ms,
@@ -112,8 +115,9 @@ impl Intent {
         let recent = slot.record.recent_with_self(slot.version);
         let fences = slot.record.fences();
         let candidate = &self.names.candidate;
-        let spent = recent.iter().any(|r| r.ending != Ending::Released && &r.candidate == candidate);
-        if spent || fences.iter().any(|f| &f.name == candidate) {
+        let is_spent = |r: &Recent| r.ending != Ending::Released && &r.candidate == candidate;
+        let spent = !planted!(ReuseSpentName) && recent.iter().any(is_spent);
+        if spent || fences.iter().any(|f| &f.name == candidate && !planted!(ReuseFencedName)) {
             let message = format!(
                 "candidate: {candidate} was used or is fenced; names are single-use, build under a fresh suffix"
             );

@@ -4,6 +4,21 @@
 //! Rule ids (`A-1` … `M`) are those of the protocol's contract; a test names the rule it proves.
 #![warn(missing_docs)]
 
+/// `planted!(Bug)` marks where a wrong protocol departs from this one. It is the literal `false`, except in the build
+/// of `tools/planted` (`--cfg planted`), which shows that each departure is caught.
+#[cfg(not(planted))]
+macro_rules! planted {
+    ($bug:ident) => {
+        false
+    };
+}
+#[cfg(planted)]
+macro_rules! planted {
+    ($bug:ident) => {
+        crate::planted::is(crate::planted::Bug::$bug)
+    };
+}
+
 pub mod adjudicate;
 pub mod admission;
 pub mod authority;
@@ -22,6 +37,8 @@ pub mod limits;
 #[cfg(any(test, publication_model))]
 mod model;
 pub mod phase;
+#[cfg(planted)]
+pub mod planted;
 pub mod ports;
 pub mod preflight;
 pub mod publisher;

@@ -143,6 +143,8 @@ pub fn edge(actor: Actor, from: Phase, to: Phase) -> Option<Edge> {
         (Actor::Taker, P::Prepared | P::Completed | P::Released | P::Abandoned, P::Prepared) => {
             Some(Edge::TakeOver)
         }
+        #[cfg(planted)]
+        (Actor::Taker, _, P::Prepared) if planted!(StealAfterTimeout) => Some(Edge::TakeOver),
         (Actor::Taker, ..) => None,
         (Actor::Verdict, P::Prepared, P::Released) => Some(Edge::Verdict),
         (Actor::Verdict, from, P::Completed | P::Abandoned) if from != P::Prepared && !from.is_final() => {

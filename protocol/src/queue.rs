@@ -58,6 +58,8 @@ pub enum HostResult {
 /// E: the exhaustive table.
 pub fn host_result(status: Option<&str>, code: Option<i64>, text: ExceptionText) -> HostResult {
     match (status, code, text) {
+        #[cfg(planted)]
+        (Some("Finished"), None | Some(0), _) if planted!(FinishedWithoutCode) => HostResult::TerminalSuccess,
         (Some("Inactive" | "Active"), None, ExceptionText::Null) => HostResult::InProgress,
         (Some("Finished"), Some(0), ExceptionText::Empty) => HostResult::TerminalSuccess,
         (Some("Finished"), Some(code), ExceptionText::Some) if code > 0 => {
@@ -168,6 +170,8 @@ pub struct Sought<'a> {
 /// D-3, D-4, D-5, E: reads the rows of a scan for one dispatch. Total.
 pub fn view(rows: &[QueueRow], sought: Sought<'_>) -> QueueView {
     let own: Vec<&QueueRow> = rows.iter().filter(|row| row.token == sought.token.as_str()).collect();
+    #[cfg(planted)]
+    let own = newest(own);
     match bind(&own, sought) {
         Ok(binding) => {
             let hosts: Vec<String> = sought.inventory.members.iter().map(Member::endpoint).collect();
@@ -187,6 +191,14 @@ pub fn view_of_survivors(rows: &[QueueRow], sought: Sought<'_>, hosts: &[String]
     }
 }
 
+/// `NewestOfTwoEntries`.
+#[cfg(planted)]
+fn newest(mut own: Vec<&QueueRow>) -> Vec<&QueueRow> {
+    let newest = own.iter().map(|row| row.entry.clone()).max();
+    own.retain(|row| !planted!(NewestOfTwoEntries) || Some(&row.entry) == newest.as_ref());
+    own
+}
+
 fn bind(own: &[&QueueRow], sought: Sought<'_>) -> Result<Binding, QueueDoubt> {
     let entries: BTreeSet<&str> = own.iter().map(|row| row.entry.as_str()).collect();
     let mut names = entries.into_iter();
@@ -198,11 +210,12 @@ fn bind(own: &[&QueueRow], sought: Sought<'_>) -> Result<Binding, QueueDoubt> {
         return Err(QueueDoubt::QueryChanged);
     };
     let foreign_cluster = own.iter().any(|row| row.cluster != sought.statement.cluster);
-    if foreign_cluster || parse_statement(query).as_ref() != Some(sought.statement) {
+    let ours = !foreign_cluster && parse_statement(query).as_ref() == Some(sought.statement);
+    if !ours && !planted!(AnyStatementText) {
         return Err(QueueDoubt::ForeignStatement);
     }
     let query_digest = Canonical::new("queue-text/v1").text(query).digest();
-    match sought.bound {
+    match sought.bound.filter(|_| !planted!(EntryMayChange)) {
         Some(bound) if bound.entry != entry => Err(QueueDoubt::EntryChanged),
         Some(bound) if bound.query_digest != query_digest => Err(QueueDoubt::QueryChanged),
         _ => Ok(Binding { entry: entry.to_owned(), query_digest }),
@@ -227,7 +240,7 @@ fn aggregate(own: &[&QueueRow], binding: Binding, inventory: &Inventory, expecte
         }
     }
     // Nobody left who could have run it proves nothing.
-    if seen.len() != expected.len() || hosts.is_empty() {
+    if (seen.len() != expected.len() && !planted!(MissingHostsIgnored)) || hosts.is_empty() {
         return QueueView::Unknown(QueueDoubt::Hosts);
     }
     if hosts.values().any(|result| *result == HostResult::Unknown) {

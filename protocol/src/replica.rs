@@ -89,7 +89,11 @@ pub fn member_state(record: &Record, tables: &BTreeMap<String, TableFact>) -> Me
         [] if is_old(target) && candidate.identity() == desired => MemberState::Pending,
         [] if target.identity() == desired && is_old(candidate) => MemberState::Committed,
         [] if target.identity() == desired && absent(candidate) => MemberState::Cleaned,
-        [one] if target.identity() == desired && absent(candidate) && is_old(at(one)) => {
+        [one]
+            if target.identity() == desired
+                && absent(candidate)
+                && (is_old(at(one)) || planted!(DropByName)) =>
+        {
             MemberState::Retired((*one).to_owned())
         }
         _ => MemberState::Unknown(mismatch(record, tables)),

@@ -82,7 +82,7 @@ fn absorb(record: &Record, evidence: &Evidence) -> Record {
         match evidence.queues.get(&dispatch.epoch) {
             Some(QueueView::Terminal { binding, receipt }) if dispatch.receipt.is_none() => {
                 dispatch.entry = Some(binding.clone());
-                dispatch.receipt = Some(receipt.clone());
+                dispatch.receipt = Some(receipt.clone()).filter(|_| !planted!(ReceiptNotStored));
             }
             Some(QueueView::InProgress { binding, .. }) => dispatch.entry = Some(binding.clone()),
             _ => {}
@@ -185,17 +185,24 @@ impl Planner<'_> {
 
     /// G: the next step, or why none may be taken now.
     fn next_cleanup(&mut self) -> Result<Decision, Classification> {
+        #[cfg(planted)]
+        if planted!(DropCandidateName) && !self.record.phase.is_cleanup() {
+            return Err(Classification::Cleanup);
+        }
         self.last_is_settled()?;
-        if self.evidence.states.values().all(|s| *s == MemberState::Cleaned) {
+        let states = self.evidence.states.values();
+        let is_cleaned = |s: &MemberState| *s == MemberState::Cleaned;
+        let some_cleaned = planted!(CompletedBySome) && states.clone().any(is_cleaned);
+        if states.clone().all(is_cleaned) || some_cleaned {
             return Ok(self.store(Phase::Completed));
         }
         self.drop_has_not_failed()?;
         let cleanups = self.record.payload.dispatches.iter().filter(|d| d.action != Action::Publish).count();
-        if cleanups as u64 >= CLEANUP_EPOCHS_MAX {
+        if cleanups as u64 >= CLEANUP_EPOCHS_MAX && !planted!(NoEpochLimit) {
             return Err(Classification::CleanupBlocked(CleanupBlock::EpochLimit));
         }
         // G-1: asked for once, before the first cleanup statement.
-        if cleanups == 0 && self.evidence.healthy != Some(true) {
+        if cleanups == 0 && self.evidence.healthy != Some(true) && !planted!(CleanupOfUnhealthy) {
             return Err(Classification::Cleanup);
         }
         let (action, from) = self.next_target();
@@ -213,6 +220,10 @@ impl Planner<'_> {
             return Ok(());
         }
         match self.evidence.queues.get(&last.epoch) {
+            #[cfg(planted)]
+            Some(QueueView::InProgress { .. }) if planted!(RepeatBeforeTerminal) => Ok(()),
+            #[cfg(planted)]
+            Some(QueueView::Unknown(QueueDoubt::NotFound)) if planted!(RepeatWithoutWaiting) => Ok(()),
             Some(QueueView::Unknown(QueueDoubt::NotFound)) if self.allowance.visibility_over => Ok(()),
             Some(QueueView::InProgress { .. } | QueueView::Unknown(QueueDoubt::NotFound)) => {
                 Err(Classification::Cleanup)
@@ -236,7 +247,7 @@ impl Planner<'_> {
         let failed = self.evidence.states.iter().any(|(server, state)| {
             *state == MemberState::Retired(from.clone()) && codes.get(server).is_some_and(|code| *code != 0)
         });
-        if failed && !self.allowance.retry_failed_drop {
+        if failed && !self.allowance.retry_failed_drop && !planted!(RetryFailedDrop) {
             return Err(Classification::CleanupBlocked(CleanupBlock::DropFailed));
         }
         Ok(())
@@ -246,14 +257,16 @@ impl Planner<'_> {
     fn next_target(&self) -> (Action, String) {
         let states = self.evidence.states.values();
         if states.clone().any(|s| *s == MemberState::Committed) {
-            return (Action::Retire, self.record.payload.names.candidate.clone());
+            let action = if planted!(DropCandidateName) { Action::Drop } else { Action::Retire };
+            return (action, self.record.payload.names.candidate.clone());
         }
         let borne: Vec<&String> = states
             .filter_map(|s| if let MemberState::Retired(name) = s { Some(name) } else { None })
             .collect();
         let unaccounted: Vec<&str> =
             self.absorbed.retired_names().filter(|(_, accounted)| !accounted).map(|(name, _)| name).collect();
-        match borne.iter().find(|name| unaccounted.contains(&name.as_str())) {
+        let unaccounted = |name: &str| unaccounted.contains(&name) && !planted!(DropUnaccountedName);
+        match borne.iter().find(|name| unaccounted(name)) {
             Some(name) => (Action::Retire, (*name).clone()),
             // Never empty here: not all are CLEANED and none is COMMITTED.
             None => (Action::Drop, borne.first().map(|n| (*n).clone()).unwrap_or_default()),
@@ -261,10 +274,9 @@ impl Planner<'_> {
     }
 
     fn dispatch(&self, action: Action, from: String) -> Decision {
+        let random = if planted!(RetiredNameReused) { &Random([0; 32]) } else { self.random };
         let (phase, to) = match action {
-            Action::Retire => {
-                (Phase::RetireDispatching, Some(self.record.payload.names.retired(self.random)))
-            }
+            Action::Retire => (Phase::RetireDispatching, Some(self.record.payload.names.retired(random))),
             _ => (Phase::DropDispatching, None),
         };
         if from.is_empty() || edge(Actor::Own, self.record.phase, phase) != Some(Edge::Dispatch) {

@@ -148,6 +148,9 @@ fn partial_duplicate_and_failed_answers_are_no_evidence_k09() {
     assert!(missing.message.contains("1 of 2"));
     let twice = found(|a| a.members[1].server_uuid = server(1));
     assert!(twice.message.contains("answers twice"), "{twice:?}");
+    // Both take the first row for themselves: the second row's member never answered.
+    let one_row = found(|a| a.members[1].view.iter_mut().for_each(|row| row.is_local = row.replica == 1));
+    assert_eq!((one_row.code, one_row.rule), (IncompleteInventory, "B-2"), "{one_row:?}");
     for (failure, code, severity) in [
         (ReadFailure::Unavailable, EndpointUnavailable, Severity::Wait),
         (ReadFailure::Malformed, EndpointUnavailable, Severity::Block),

@@ -287,3 +287,20 @@ fn an_observation_is_discarded_when_the_record_moved_under_it() {
     assert_eq!((counts.scans, counts.member_reads, counts.mutations), (2, 2, 0), "looked at anew");
     assert_eq!(report.slot.map(|slot| slot.version), Some(1));
 }
+
+// proves: F
+#[test]
+fn what_finishes_between_two_reads_is_no_contradiction() {
+    use support::world::Execution;
+    let world = World::new(2, true);
+    world.lock().execution = Execution::Manual;
+    support::run::one(&world, &intent(), Default::default()).expect("no crash");
+    assert_eq!(world.publications(), 1);
+    let mut stepper = Stepper::new(&world, &intent());
+    let first = stepper.until(Input::Begin, |call| matches!(call, Call::Scan(..) | Call::Members(_)));
+    let read = stepper.perform(first);
+    // Read before the members, the queue can only be behind them: a mixed or early state, never a false end.
+    world.lock().execute_all();
+    let report = stepper.finish(read);
+    assert_eq!(report.class, Some(Classification::CommittedPendingReceipt));
+}

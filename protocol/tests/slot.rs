@@ -386,3 +386,38 @@ fn a_deleted_object_whose_status_lags_does_not_forget_what_is_in_flight() {
     let failures = vec![("h1:9000".into(), ReadFailure::Unavailable)];
     assert_eq!(stepper.done(Input::Slot(AuthorityRead { rows: vec![], failures })).end, End::Gone);
 }
+
+// proves: C-8, C-11
+#[test]
+fn no_slot_is_taken_over_however_long_nobody_moved_it() {
+    const MONTH_MS: u64 = 30 * 24 * 3_600_000;
+    for phase in Phase::ALL.into_iter().filter(|phase| !phase.is_final()) {
+        let world = holding(&record_in(phase, 2));
+        world.advance(MONTH_MS);
+        assert_eq!(code(&pass(&world, &other())), Some(ErrorCode::AuthorityConflict), "{phase}");
+        assert_eq!(world.counts().mutations, 0, "{phase}");
+    }
+}
+
+// proves: F-2, D-1
+#[test]
+fn a_status_that_shows_the_record_spares_no_read_before_the_dispatch() {
+    let world = holding(&record_in(Phase::Prepared, 2));
+    for member in &mut world.lock().members {
+        member.tables.insert(TARGET.into(), 7);
+    }
+    pass(&world, &witnessed(intent().root, 0));
+    assert_eq!((world.phases(), world.publications()), (vec!["PREPARED".into(), "RELEASED".into()], 0));
+}
+
+// proves: C-10, D-5
+#[test]
+fn what_was_dispatched_is_not_released_by_a_deletion() {
+    for phase in [Phase::Dispatching, Phase::InProgress, Phase::Committed, Phase::RetireDispatching] {
+        let world = holding(&record_in(phase, 2));
+        let mut deleted = intent();
+        deleted.deleted = true;
+        pass(&world, &deleted);
+        assert!(!world.phases().contains(&"RELEASED".to_owned()), "{phase}: {:?}", world.phases());
+    }
+}

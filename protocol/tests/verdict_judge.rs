@@ -5,7 +5,7 @@ mod support;
 
 use publication_protocol::canonical::Digest;
 use publication_protocol::code::ErrorCode;
-use publication_protocol::generation::{NotAGeneration, TableFact};
+use publication_protocol::generation::{GenerationIdentity, NotAGeneration, TableFact};
 use publication_protocol::phase::Phase;
 use publication_protocol::ports::ReadFailure;
 use publication_protocol::queue::{ExceptionText, QueueRow};
@@ -232,6 +232,24 @@ fn rebaselined_replaces_digests_of_the_same_tables_only() {
             judged(&pending(target, candidate), Decision::Rebaselined).is_err(),
             "{target:?} {candidate:?}"
         );
+    }
+}
+
+// proves: J-5, A-4
+#[test]
+fn a_table_under_another_path_or_ensemble_is_not_printed_differently() {
+    let changes: [fn(&mut GenerationIdentity); 2] =
+        [|table| table.zookeeper_path.push('x'), |table| table.zookeeper_name = "other".into()];
+    for change in changes {
+        let mut found = afresh(record_in(Phase::InProgress, 2), [Some(OLD); 2]);
+        for member in [0, 1] {
+            let mut identity = support::build::generation(NEW);
+            change(&mut identity);
+            let fact = TableFact::Generation { identity, replica_name: "r1".into(), path_macros: vec![] };
+            put(&mut found, member, CANDIDATE, fact);
+        }
+        let refused = judged(&found, Decision::Rebaselined).unwrap_err();
+        assert!(refused.starts_with("J-5"), "{refused}");
     }
 }
 

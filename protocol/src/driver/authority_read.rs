@@ -40,7 +40,7 @@ pub(crate) fn judge(intent: &Intent, read: &AuthorityRead, stale_ms: u64) -> Res
         return Err(missing.unwrap_or_else(|| unavailable("not every member answered")));
     }
     // B-6, F-2: a lost row must be seen on every member, and a lower version must last.
-    if shown.is_some() && newest.is_none() {
+    if shown.is_some() && newest.is_none() && !planted!(LostRowIsNew) {
         return Err(lost("the row of this operation is gone"));
     }
     // F-2 says every member: one that did not answer may hold the newer record.
@@ -49,12 +49,12 @@ pub(crate) fn judge(intent: &Intent, read: &AuthorityRead, stale_ms: u64) -> Res
     {
         return Err(missing);
     }
-    if newest < shown {
+    if newest < shown && !planted!(LostRowIsNew) {
         return Err(stale_or(stale_ms, || {
             lost("every member is below the version that this object has shown")
         }));
     }
-    if read.rows.iter().any(|(_, row)| row != first) {
+    if read.rows.iter().any(|(_, row)| row != first) && !planted!(TakeOlderRecord) {
         return Err(stale_or(stale_ms, || {
             unavailable("members read different versions of the record for longer than the bound")
         }));

@@ -8,6 +8,8 @@ mod again;
 mod authority_read;
 mod observe;
 mod overdue;
+#[cfg(planted)]
+mod planted;
 mod prepare;
 mod report;
 mod review;
@@ -134,6 +136,8 @@ enum State {
     ObservingQueue(Slot),
     ObservingMembers(Slot, BTreeMap<u64, QueueView>),
     ObservingSlot(Slot, BTreeMap<u64, QueueView>, MembersAnswer),
+    #[cfg(planted)]
+    QueueLast(Slot, MembersAnswer),
     Rereading,
     /// Everything is decided; what is said of an overdue statement is missing.
     Diagnosing(Box<overdue::Overdue>),
@@ -233,7 +237,15 @@ impl Driver {
             (State::LookingBack(slot), Input::Members(answer)) => self.looked_back(&slot, &answer, tick),
             (State::Rereading, Input::Slot(read)) => self.slot_reread(&read, tick),
             (State::ObservingQueue(slot), Input::Scan(rows)) => self.queue_read(slot, &rows),
+            #[cfg(planted)]
+            (State::QueueLast(slot, answer), Input::Scan(rows)) => {
+                self.planted_queue_read(slot, answer, &rows)
+            }
             (State::ObservingMembers(slot, queues), Input::Members(answer)) => {
+                #[cfg(planted)]
+                if let Some(call) = self.planted_queue_last(&slot, &queues, &answer) {
+                    return call;
+                }
                 self.read_slot(State::ObservingSlot(slot, queues, answer))
             }
             (State::ObservingSlot(slot, queues, answer), Input::Slot(read)) => {
@@ -301,6 +313,10 @@ impl Driver {
     }
 
     fn swap_answered(&mut self, cas: PendingCas, after: After, answer: MutationAnswer, tick: &Tick) -> Call {
+        #[cfg(planted)]
+        if let Some(call) = self.planted_retry(&cas, &after, answer, tick) {
+            return call;
+        }
         if let Some(result) = cas.after_answer(answer) {
             return self.swap_judged(result, after, tick);
         }
@@ -337,6 +353,8 @@ impl Driver {
         match (after, permit) {
             (After::Prepared, None) => self.prepared(slot, tick),
             (After::Dispatch, Some(permit)) => self.send(slot, permit),
+            #[cfg(planted)]
+            (After::Stored, Some(permit)) if planted!(PermitFromAnySwap) => self.send(slot, permit),
             (After::Stored, None) if slot.record.phase.is_final() => {
                 self.finish(End::Succeeded, vec![], Requeue::Never)
             }

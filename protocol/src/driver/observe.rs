@@ -34,7 +34,7 @@ impl Driver {
         self.looked_at = tick.now.boot_ms;
         self.seen_slot = Some(slot.clone());
         let tokens = slot.record.open_tokens();
-        if tokens.is_empty() || slot.record.phase.is_final() {
+        if tokens.is_empty() || slot.record.phase.is_final() || planted!(MembersBeforeQueue) {
             self.queue_evidence = Some(evidence::queue_digest(Some(&[])));
             return self.read_members(slot, BTreeMap::new());
         }
@@ -88,7 +88,7 @@ impl Driver {
             Err(call) => return call,
         };
         match again {
-            Some(again) if again == slot => {}
+            Some(again) if again == slot || planted!(KeepMovedObservation) => {}
             Some(again) if again.record.operation == slot.record.operation => {
                 return self.observe(again, tick);
             }
@@ -112,6 +112,10 @@ impl Driver {
         if decided.decision == Decision::FailClosed && may_be_torn(decided.class) && !self.doubted {
             self.doubted = true;
             return self.observe(slot, tick);
+        }
+        #[cfg(planted)]
+        if let Some(call) = self.planted_anew(&slot, decided.class, &evidence.states, tick) {
+            return call;
         }
         self.class = Some(decided.class);
         let findings = explain(&slot.record, decided.class, &evidence);

@@ -31,6 +31,12 @@ impl Driver {
     fn own_slot(&mut self, slot: Slot, missing: Option<Finding>, tick: &Tick) -> Call {
         self.converged = true;
         match slot.record.phase {
+            #[cfg(planted)]
+            Phase::Completed if planted!(CompletedRunsAgain) => self.may_take(Some(slot), missing, tick),
+            #[cfg(planted)]
+            Phase::Dispatching if planted!(ReleaseAfterDispatch) && self.intent.deleted => {
+                self.release(&slot, None, tick)
+            }
             Phase::Completed if self.intent.witnessed.is_some() => {
                 self.finish(End::Succeeded, vec![], Requeue::Never)
             }
@@ -68,12 +74,17 @@ impl Driver {
         if slot.record.phase.is_final() {
             return self.may_take(Some(slot), missing, tick);
         }
+        #[cfg(planted)]
+        if Self::planted_stale(&slot, tick) {
+            return self.may_take(Some(slot), missing, tick);
+        }
         let owner = slot.record.payload.owner.clone();
         // B-5: nothing is taken over while a member's view of the slot is missing.
         if let (Phase::Prepared, Some(finding), None) = (slot.record.phase, &missing, self.expired()) {
             return self.give_up(finding.clone(), tick);
         }
-        if slot.record.phase == Phase::Prepared && owner.kube_uid == self.intent.owner.kube_uid {
+        let known = owner.kube_uid == self.intent.owner.kube_uid || planted!(TakeForeignPrepared);
+        if slot.record.phase == Phase::Prepared && known {
             self.state = State::AskingOwner(slot);
             return Call::OwnerGone(owner);
         }
@@ -82,7 +93,8 @@ impl Driver {
 
     /// C-11: only a live GET that shows the UID gone opens a PREPARED slot.
     pub(super) fn owner_answered(&mut self, slot: Slot, gone: Option<bool>, tick: &Tick) -> Call {
-        if gone == Some(true) { self.may_take(Some(slot), None, tick) } else { self.held(&slot, tick) }
+        let gone = gone == Some(true) || (planted!(UnknownOwnerIsGone) && gone.is_none());
+        if gone { self.may_take(Some(slot), None, tick) } else { self.held(&slot, tick) }
     }
 
     fn held(&mut self, slot: &Slot, tick: &Tick) -> Call {
@@ -180,7 +192,12 @@ impl Driver {
         if self.intent.suspended || tick.stopping {
             return self.held_back(tick);
         }
-        if self.intent.witnessed == Some((self.intent.root, slot.version)) {
+        let shown = self.intent.witnessed == Some((self.intent.root, slot.version));
+        if shown || planted!(SkipWitness) {
+            #[cfg(planted)]
+            if let Some(call) = self.planted_unread(&slot, tick) {
+                return call;
+            }
             return self.revalidate(slot);
         }
         let shown = Call::Witness(self.intent.root, slot.version);
@@ -219,6 +236,8 @@ impl Driver {
     pub(super) fn revalidated(&mut self, slot: Slot, answer: &MembersAnswer, tick: &Tick) -> Call {
         match revalidate(&slot.record, self.intent.declared_internal_replication, answer) {
             Revalidation::Holds => self.read_slot(State::RevalidatingSlot(slot)),
+            #[cfg(planted)]
+            _ if planted!(SkipRevalidation) => self.read_slot(State::RevalidatingSlot(slot)),
             Revalidation::Changed(finding) => self.release(&slot, Some(finding), tick),
             Revalidation::Unreadable(finding) => self.give_up(finding, tick),
         }

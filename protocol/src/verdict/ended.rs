@@ -23,16 +23,18 @@ pub(super) fn ended(afresh: &Afresh, to: Phase) -> Result<Record, Finding> {
     if to == Phase::Abandoned && nothing_moved(afresh, &next) {
         return Ok(next);
     }
-    names_are_gone(afresh)?;
-    nothing_unfinished(afresh, |_| true)?;
-    if !afresh.deadlines_past {
+    if !planted!(VerdictWhileCandidateExists) {
+        names_are_gone(afresh)?;
+    }
+    nothing_unfinished(afresh, |_| !planted!(VerdictWhileUnfinished))?;
+    if !afresh.deadlines_past && !planted!(VerdictBeforeDeadlines) {
         let message = "the deadlines of the last dispatch are not past yet; looking again";
         return Err(Finding::wait(ErrorCode::VerdictStale, "J-2", message));
     }
     let targets = targets(afresh);
     let desired = &next.payload.desired;
     let fits = match to {
-        Phase::Completed => targets.iter().all(|t| *t == Some(desired)),
+        Phase::Completed => targets.iter().all(|t| *t == Some(desired) || planted!(CommittedWithAnyTarget)),
         // However the desired table is printed now, it is published while the target is it.
         _ => targets.iter().all(|t| Some(t) == targets.first() && t.is_none_or(|t| !t.same_table(desired))),
     };
@@ -143,10 +145,13 @@ pub(super) fn cleared(afresh: &Afresh, name: &str) -> Result<Record, Finding> {
         return Err(refuse("J-3", format!("{name} is not fenced in this slot")));
     }
     complete(afresh)?;
-    nothing_unfinished(afresh, |row| fences.iter().any(|fence| fence.token.as_str() == row.token))?;
+    let fenced = |row: &QueueRow| fences.iter().any(|fence| fence.token.as_str() == row.token);
+    nothing_unfinished(afresh, |row| fenced(row) && !planted!(ClearUnfinishedFence))?;
     let why_not = match (afresh.running, afresh.deadlines_past) {
         (Some(false), true) => None,
         (_, false) => Some("the deadlines are not past yet; looking again"),
+        #[cfg(planted)]
+        _ if planted!(ClearRunningFence) => None,
         (Some(true), true) => Some("a member still runs a statement of that epoch"),
         (None, true) => Some("not every member says what it runs; looking again"),
     };

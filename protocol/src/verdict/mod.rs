@@ -94,7 +94,7 @@ pub fn judge(verdict: &Verdict, afresh: &Afresh, now: Now) -> Result<Record, Fin
     if record.operation != verdict.operation {
         return Err(over(record, verdict.operation));
     }
-    if afresh.digest() != verdict.evidence {
+    if afresh.digest() != verdict.evidence && !planted!(VerdictWithoutEvidence) {
         // A verdict is immutable and its refusal final: trouble that passes must not cost it.
         if afresh.rows.is_none() || !afresh.members.failures.is_empty() {
             let message = "not everything could be read; looking again";
