@@ -2,10 +2,11 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use publication_operator::api::{Decision, LocalClusterRef, PublicationVerdictSpec};
-use publication_operator::cli::adjudicate::question;
+use publication_operator::cli::adjudicate::{binding_shown, question};
 use publication_operator::cli::inspect::{report, screen};
 use publication_operator::cli::output::{Format, render};
 use publication_protocol::canonical::Digest;
+use publication_protocol::facade::FacadeBinding;
 use publication_protocol::generation::{GenerationIdentity, NotAGeneration, TableFact};
 use publication_protocol::identity::{
     Action, CorrelationToken, FenceToken, Names, Random, RootId, RowExpectation, ServerUuid, TableUuid,
@@ -15,7 +16,7 @@ use publication_protocol::phase::Phase;
 use publication_protocol::ports::{MemberAnswer, MembersAnswer, ReadFailure};
 use publication_protocol::queue::{Binding, ExceptionText, QueueRow, Receipt};
 use publication_protocol::record::{
-    Dispatch, Ending, Fence, Owner, Payload, Recent, Record, SCHEMA_VERSION, Slot, VerdictNote,
+    Dispatch, Ending, Fence, Owner, Payload, Recent, Record, SCHEMA_VERSION, Slot, VerdictNote, VersionedRow,
 };
 use publication_protocol::verdict::Afresh;
 use std::collections::BTreeMap;
@@ -260,6 +261,15 @@ fn questions() {
     .map(|(decision, name)| question(&spec(decision, name)))
     .concat();
     insta::assert_snapshot!(all);
+}
+
+/// A member more than the facade is bound to.
+#[test]
+fn rebound_without_a_slot() {
+    let (now, mut before) = (inventory(), inventory());
+    before.members.truncate(1);
+    let binding = VersionedRow { row: FacadeBinding::of(&before).encode(), version: 4 };
+    insta::assert_snapshot!(binding_shown("platform/analytics", &binding, &now));
 }
 
 /// Tokens and fences stay between record and queue.

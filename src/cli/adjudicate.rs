@@ -8,6 +8,7 @@ use kube::api::PostParams;
 use kube::{Api, Client, ResourceExt};
 use publication_protocol::admission::Finding;
 use publication_protocol::inventory::Inventory;
+use publication_protocol::record::VersionedRow;
 use std::io::{BufRead, IsTerminal, Write};
 use std::process::ExitCode;
 
@@ -114,12 +115,7 @@ async fn look(args: &Args, cluster: &Cluster) -> Result<(Basis, String), Failure
         }
         let seen = cluster.binding().await?;
         let inventory = agreed(&seen.inventory)?;
-        let mut shown =
-            format!("{}: the facade's binding row at version {}\n", cluster.name(), seen.binding.version);
-        shown.push_str(&format!("  bound   {}\n", seen.binding.row.payload));
-        for member in &inventory.members {
-            shown.push_str(&format!("  member  {} {}\n", member.name(), member.server_uuid));
-        }
+        let shown = binding_shown(&cluster.name(), &seen.binding, inventory);
         let inventory = Some(inventory.digest().to_string());
         return Ok((Basis { slot: None, evidence: seen.digest().to_string(), inventory }, shown));
     };
@@ -159,6 +155,16 @@ fn spec(args: &Args, basis: &Basis) -> Result<PublicationVerdictSpec, Failure> {
         evidence_digest: basis.evidence.clone(),
         reason: args.reason.clone(),
     })
+}
+
+/// The facade's binding row, beside the members of now (Rebound without a slot).
+pub fn binding_shown(cluster: &str, binding: &VersionedRow, inventory: &Inventory) -> String {
+    let mut shown = format!("{cluster}: the facade's binding row at version {}\n", binding.version);
+    shown.push_str(&format!("  bound   {}\n", binding.row.payload));
+    for member in &inventory.members {
+        shown.push_str(&format!("  member  {} {}\n", member.name(), member.server_uuid));
+    }
+    shown
 }
 
 /// What is asked before anything is written.

@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     fn on(member: u32) -> Finding {
-        let message = format!("candidate: orders__pub_1 is missing on replica {member} (h{member}:9000)");
+        let message = format!("candidate: orders__pub_1 is missing on h{member}:9000 (replica {member})");
         Finding::block(ErrorCode::CandidateInvalid, "B-7", message)
     }
 
@@ -40,10 +40,10 @@ mod tests {
     fn every_member_is_named_and_others_are_counted() {
         assert_eq!(told(&[], 256), None);
         let two = told(&[on(1), on(2), on(2)], 256).unwrap().1;
-        assert!(two.contains("replica 1") && two.ends_with("replica 2 (h2:9000)"), "{two}");
+        assert!(two.contains("h1:9000 (replica 1)") && two.ends_with("h2:9000 (replica 2)"), "{two}");
         let many: Vec<Finding> = (1..=64).map(on).collect();
         let text = told(&many, 256).unwrap().1;
-        assert!(text.len() <= 256 && text.ends_with("(h4:9000); and 60 more"), "{text}");
+        assert!(text.len() <= 256 && text.ends_with("(replica 4); and 60 more"), "{text}");
     }
 
     /// Another code is another reason, with another page.
