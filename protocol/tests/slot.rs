@@ -421,3 +421,18 @@ fn what_was_dispatched_is_not_released_by_a_deletion() {
         assert!(!world.phases().contains(&"RELEASED".to_owned()), "{phase}: {:?}", world.phases());
     }
 }
+
+/// PREPARED was written, and its worker died before the witness: the deadline frees the slot, whoever else is away.
+// proves: C-10
+#[test]
+fn a_deadline_releases_a_prepared_slot_although_a_member_is_away() {
+    let world = holding(&record_in(Phase::Prepared, 2));
+    world.lock().members[1].up = false;
+    let waits = pass(&world, &intent());
+    assert_eq!((waits.end, world.counts().mutations), (End::Waiting, 0), "no reason without a deadline");
+    let mut late = intent();
+    late.deadline_passed = true;
+    let report = pass(&world, &late);
+    assert_eq!((code(&report), report.end), (Some(ErrorCode::AdmissionDeadline), End::Failed));
+    assert_eq!(world.phase(), Some(Phase::Released));
+}

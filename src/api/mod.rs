@@ -23,6 +23,9 @@ pub const VERSION: &str = "v1alpha1";
 /// Finalizer of a `ClusterPublication`: the object stays until its slot is released or resolved.
 pub const FINALIZER: &str = "clickhouse.dpone.dev/slot";
 
+/// Finalizer of a `PublicationCluster`: the object stays while unresolved publications use it.
+pub const IN_USE_FINALIZER: &str = "clickhouse.dpone.dev/in-use";
+
 /// Annotation on a `PublicationCluster`: the operation ids (comma-separated) whose objects may go although
 /// they are unresolved. The Keeper record stays in any case.
 pub const ORPHAN_ANNOTATION: &str = "clickhouse.dpone.dev/orphan";

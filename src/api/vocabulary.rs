@@ -92,7 +92,9 @@ words! {
         Applied,
         /// PublicationVerdict: did not take effect.
         Refused,
-        /// ClusterPublication: deleted, but unresolved.
+        /// ClusterPublication: deleted, but unresolved. PublicationCluster: deleted, but unresolved publications use it.
         DeletionBlocked,
+        /// PublicationCluster: its endpoints reach other members than unresolved publications are bound to.
+        RepointingBlocked,
     }
 }

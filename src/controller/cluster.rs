@@ -4,7 +4,8 @@ use super::bootstrap;
 use super::conditions::{Conditions, is_true};
 use super::context::{Context, Remembered, kube_now};
 use super::credentials::connect;
-use super::kube_writes::{Version, apply_status_over};
+use super::guard::InUse;
+use super::kube_writes::{Finalizer, Version, apply_status_over, has_finalizer, set_finalizer};
 use crate::api::{ConditionType, MemberStatus, PublicationCluster, PublicationClusterStatus};
 use crate::clickhouse::MemberCatalog;
 use crate::clickhouse::probe::{EndpointProbe, ServerProbe, probe};
@@ -18,6 +19,9 @@ use publication_protocol::ports::Catalog;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// How often a cluster that is going is asked whether it is free; the caches know.
+const USERS_AGAIN: Duration = Duration::from_secs(2);
+
 /// What an examination found, complete or not.
 #[derive(Default)]
 pub(super) struct Examined {
@@ -25,19 +29,21 @@ pub(super) struct Examined {
     pub(super) inventory_digest: Option<String>,
     pub(super) root: Option<RootId>,
     pub(super) facade_ready: bool,
+    pub(super) in_use: InUse,
 }
 
 /// Reconciles one object: probed on change, and again with backoff until it is ready.
 pub(super) async fn reconcile(cluster: Arc<PublicationCluster>, ctx: Arc<Context>) -> kube::Result<Action> {
-    if cluster.metadata.deletion_timestamp.is_some() {
-        return Ok(Action::await_change());
-    }
     // B-6 asks whether a publication ever showed a root: an empty cache would say no.
     if !ctx.ready.is_ready() {
         return Ok(Action::requeue(Duration::from_millis(200)));
     }
-    let mut examined = Examined::default();
     let version = Version::of(cluster.as_ref());
+    let in_use = InUse::of(&cluster, &ctx.publications.state());
+    if let Some(action) = guarded(&cluster, &ctx, &in_use, &version).await? {
+        return Ok(action);
+    }
+    let mut examined = Examined { in_use, ..Examined::default() };
     let result = examine(&cluster, &ctx, &version, &mut examined).await;
     let uid = cluster.uid().unwrap_or_default();
     let mut remembered: Remembered = ctx.remembered(&uid);
@@ -48,7 +54,44 @@ pub(super) async fn reconcile(cluster: Arc<PublicationCluster>, ctx: Arc<Context
     if Some(&new) != cluster.status.as_ref() {
         apply_status_over(&ctx.client, cluster.as_ref(), &new, &version).await?;
     }
-    Ok(if result.is_ok() { Action::await_change() } else { Action::requeue(backoff) })
+    Ok(match result {
+        Err(_) => Action::requeue(backoff),
+        Ok(()) if examined.in_use.deletion().is_some() => Action::requeue(USERS_AGAIN),
+        Ok(()) => Action::await_change(),
+    })
+}
+
+/// api: held back while unresolved publications use it; what they need of it goes on as before. Some = nothing to examine.
+async fn guarded(
+    cluster: &PublicationCluster,
+    ctx: &Context,
+    in_use: &InUse,
+    version: &Version,
+) -> kube::Result<Option<Action>> {
+    let deleted = cluster.metadata.deletion_timestamp.is_some();
+    let guarded = has_finalizer(cluster);
+    if deleted && (in_use.is_free() || !guarded) {
+        if guarded {
+            set_finalizer(&ctx.client, cluster, Finalizer::Remove, version).await?;
+        }
+        ctx.forget(&cluster.uid().unwrap_or_default());
+        return Ok(Some(Action::await_change()));
+    }
+    if !deleted && !guarded {
+        // Before anything can be published on it. The write comes back as a change of the object.
+        set_finalizer(&ctx.client, cluster, Finalizer::Add, version).await?;
+        return Ok(Some(Action::await_change()));
+    }
+    // While it is held back the caches alone are looked at, as long as they say the same.
+    Ok(in_use.deletion().filter(|text| is_shown(cluster, text)).map(|_| Action::requeue(USERS_AGAIN)))
+}
+
+fn is_shown(cluster: &PublicationCluster, deletion: &str) -> bool {
+    let status = cluster.status.clone().unwrap_or_default();
+    let shown = status.conditions.iter().find(|c| c.type_ == ConditionType::DeletionBlocked.as_str());
+    status.observed_generation == cluster.metadata.generation
+        && is_true(&status.conditions, ConditionType::Ready)
+        && shown.is_some_and(|c| c.message == deletion)
 }
 
 /// B-1..B-6 as far as a cluster alone can show them.
@@ -160,6 +203,7 @@ pub(super) fn project(
         // Nothing new is known of the facade, and publications that are under way must find their root.
         c.keep(ConditionType::FacadeReady);
     }
+    examined.in_use.show(&mut c, examined.inventory_digest.as_deref());
     if cluster.spec.suspend {
         c.set(ConditionType::Suspended, true, "SpecSuspend", "nothing new is dispatched");
     }

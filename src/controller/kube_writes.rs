@@ -4,7 +4,7 @@
 //! back the witness of another one (C-14) or the root of a facade (B-6), nor call an operation failed that was dispatched
 //! meanwhile.
 
-use crate::api::FINALIZER;
+use crate::api::{ClusterPublication, FINALIZER, IN_USE_FINALIZER, PublicationCluster};
 use kube::api::{Patch, PatchParams};
 use kube::core::NamespaceResourceScope;
 use kube::{Api, Client, Resource, ResourceExt};
@@ -82,9 +82,22 @@ where
     Ok(written.resource_version())
 }
 
+/// A kind that we put a finalizer on.
+pub(super) trait Guarded: Resource<Scope = NamespaceResourceScope, DynamicType = ()> {
+    const FINALIZER: &'static str;
+}
+
+impl Guarded for ClusterPublication {
+    const FINALIZER: &'static str = FINALIZER;
+}
+
+impl Guarded for PublicationCluster {
+    const FINALIZER: &'static str = IN_USE_FINALIZER;
+}
+
 /// Whether our finalizer is there.
-pub(super) fn has_finalizer<K: Resource>(object: &K) -> bool {
-    object.finalizers().iter().any(|f| f == FINALIZER)
+pub(super) fn has_finalizer<K: Guarded>(object: &K) -> bool {
+    object.finalizers().iter().any(|f| f == K::FINALIZER)
 }
 
 /// What happens to our finalizer.
@@ -106,15 +119,12 @@ pub(super) async fn set_finalizer<K>(
     version: &Version,
 ) -> kube::Result<()>
 where
-    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
-        + Clone
-        + DeserializeOwned
-        + std::fmt::Debug,
+    K: Guarded + Clone + DeserializeOwned + std::fmt::Debug,
 {
     let mut finalizers: Vec<&str> =
-        object.finalizers().iter().map(String::as_str).filter(|f| *f != FINALIZER).collect();
+        object.finalizers().iter().map(String::as_str).filter(|f| *f != K::FINALIZER).collect();
     if what == Finalizer::Add {
-        finalizers.push(FINALIZER);
+        finalizers.push(K::FINALIZER);
     }
     let api: Api<K> = Api::namespaced(client.clone(), &object.namespace().unwrap_or_default());
     let over = version.get().or_else(|| object.resource_version());

@@ -1,5 +1,4 @@
 use super::*;
-use crate::api::ClusterPublication;
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use kube::client::Body;

@@ -7,7 +7,9 @@ mod context;
 pub(crate) mod environment;
 mod events;
 mod evidence;
+mod expiry;
 mod findings;
+mod guard;
 mod health;
 mod kube_writes;
 mod metrics;
@@ -29,11 +31,12 @@ use kube::runtime::events::{Recorder, Reporter};
 use kube::runtime::reflector::{self, ObjectRef, Store};
 use kube::runtime::{Controller, WatchStreamExt, predicates, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
+use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Publications reconciled at once; the ClickHouse side of one pass is a handful of small queries.
@@ -120,9 +123,17 @@ pub async fn run(listen: SocketAddr) -> Result<(), RunError> {
         .run(cluster::reconcile, retry, Arc::clone(&context))
         .for_each(report);
     let users = publications.clone();
+    let ttls: Mutex<HashMap<ObjectRef<PublicationCluster>, i64>> = Mutex::default();
     let for_publications = Controller::for_stream(publication_stream, publications)
         .with_config(config.clone())
-        .watches_stream(cluster_changes, move |cluster| users_of(&users, &cluster))
+        .watches_stream(cluster_changes, move |cluster| {
+            let ttl = expiry::ttl(&cluster);
+            let before = ttls
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .insert(ObjectRef::from_obj(&cluster), ttl);
+            users_of(&users, &cluster, before != Some(ttl))
+        })
         .reconcile_on(woken)
         .graceful_shutdown_on(stop_publications)
         .run(publication::reconcile, retry, Arc::clone(&context))
@@ -200,22 +211,15 @@ fn intent_hash<K: Resource>(object: &K, more: Option<&str>) -> Option<u64> {
     Some(hasher.finish())
 }
 
-/// Unfinished publications that name a cluster.
+/// Unfinished publications that name a cluster; with `finished`, the others as well: how long they are kept has changed.
 fn users_of(
     publications: &Store<ClusterPublication>,
     cluster: &PublicationCluster,
+    finished: bool,
 ) -> Vec<ObjectRef<ClusterPublication>> {
-    let (name, namespace) = (cluster.name_any(), cluster.namespace().unwrap_or_default());
-    publications
-        .state()
-        .iter()
-        .filter(|p| {
-            let own = p.namespace().unwrap_or_default();
-            let reference = &p.spec.cluster_ref;
-            !resolve::is_finished(p) && reference.name == name && reference.namespace_or(&own) == namespace
-        })
-        .map(|p| ObjectRef::from_obj(p.as_ref()))
-        .collect()
+    let concerns =
+        |p: &&Arc<ClusterPublication>| guard::names(p, cluster) && (finished || !resolve::is_finished(p));
+    publications.state().iter().filter(concerns).map(|p| ObjectRef::from_obj(p.as_ref())).collect()
 }
 
 /// An API write failed: the pass is repeated; whatever it did is in the record.

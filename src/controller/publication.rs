@@ -6,7 +6,7 @@ use super::credentials::connect;
 use super::environment::{System, now};
 use super::kube_writes::{Finalizer, Version, apply_status_over, has_finalizer, set_finalizer};
 use super::owners::ObjectOwners;
-use super::{events, resolve, status};
+use super::{events, expiry, resolve, status};
 use crate::api::{ClusterPublication, ConditionType, ORPHAN_ANNOTATION, PublicationCluster};
 use crate::clickhouse::{Authority, DistributedDdl, MemberCatalog};
 use crate::cluster_access::{deadline_ms, deadline_passed};
@@ -47,7 +47,8 @@ pub(super) async fn reconcile(object: Arc<ClusterPublication>, ctx: Arc<Context>
     let deleted = object.metadata.deletion_timestamp.is_some();
     // An object that says it is finished causes no query.
     if resolve::is_finished(&object) || (deleted && !has_finalizer(object.as_ref())) {
-        return retire(&object, &ctx, &Version::of(object.as_ref())).await;
+        retire(&object, &ctx, &Version::of(object.as_ref())).await?;
+        return expiry::settle(&object, &ctx).await;
     }
     if !has_finalizer(object.as_ref()) {
         // The write comes back as a change of the object, which starts the pass.
@@ -56,11 +57,18 @@ pub(super) async fn reconcile(object: Arc<ClusterPublication>, ctx: Arc<Context>
         return Ok(Action::await_change());
     }
     let (resolved, report, scans) = observe(&object, &ctx).await;
+    let (report, pending) = late(&object, report, now().wall_ms);
     ctx.metrics.record(&report, scans);
     if report.end == End::Halted {
         ctx.halt();
     }
-    project(&object, &ctx, &resolved, &report).await?;
+    if pending && resolve::release_pending(&object) {
+        return Ok(next_look(report.requeue, None));
+    }
+    project(&object, &ctx, &resolved, &report, pending).await?;
+    if pending {
+        return Ok(next_look(report.requeue, None));
+    }
     if matches!(report.end, End::Gone | End::Succeeded | End::Failed) {
         wake_next(&object, &ctx);
         return retire(&object, &ctx, &resolved.version).await;
@@ -113,6 +121,7 @@ async fn prepare(
     resolved: &mut Resolved,
 ) -> Result<(Arc<PublicationCluster>, Intent), Finding> {
     let cluster = resolve::cluster(ctx, object).await?;
+    resolve::not_going(object, &cluster)?;
     let root = resolve::root(&cluster)?;
     let intent = resolve::intent(ctx, object, &cluster, root, now().wall_ms)?;
     resolved.operation = Some(intent.operation.to_string());
@@ -166,23 +175,24 @@ fn refused(object: &ClusterPublication, ctx: &Context, finding: Finding) -> Repo
     // C-14: an object that never showed a version never had anything dispatched, so it may go (C-11 frees the slot).
     let undispatched = object.status.as_ref().is_none_or(|s| s.authority_version.is_none());
     let gone = object.metadata.deletion_timestamp.is_some() && undispatched;
-    // Another object with the same invocation may have dispatched it: then only the record knows.
-    let alone = object.spec.invocation_id.is_none();
-    let expired = undispatched && alone && deadline_passed(object, now().wall_ms);
-    let finding = if expired { too_late(&finding) } else { finding };
     let uid = object.uid().unwrap_or_default();
     let mut remembered = ctx.remembered(&uid);
     let findings = vec![finding];
-    let (end, requeue) = match (gone, expired) {
-        (true, _) => (End::Gone, Requeue::Never),
-        (false, true) => (End::Failed, Requeue::Never),
-        (false, false) => troubled(&mut remembered.memory, &findings, now(), &System.random()),
+    let (end, requeue) = if gone {
+        (End::Gone, Requeue::Never)
+    } else {
+        troubled(&mut remembered.memory, &findings, now(), &System.random())
     };
     ctx.remember(&uid, remembered);
     // Trouble that passes does not cost an object its place among those that wait for one target.
     let shown = object.status.as_ref().map(|s| s.conditions.as_slice()).unwrap_or_default();
     let passing = findings.iter().all(|f| f.severity == Severity::Wait);
     let converged = passing && is_true(shown, ConditionType::CandidateConverged);
+    Report { requeue, converged, ..report(end, findings) }
+}
+
+/// Of a pass that read nothing.
+fn report(end: End, findings: Vec<Finding>) -> Report {
     Report {
         end,
         slot: None,
@@ -194,16 +204,29 @@ fn refused(object: &ClusterPublication, ctx: &Context, finding: Finding) -> Repo
         stuck: None,
         evidence: None,
         held: None,
-        converged,
+        converged: false,
         passed: Vec::new(),
-        requeue,
+        requeue: Requeue::Never,
         memory: Memory::default(),
     }
 }
 
-fn too_late(finding: &Finding) -> Finding {
-    let message = format!("admissionDeadlineSeconds passed before dispatch: {}", finding.message);
-    Finding::block(ErrorCode::AdmissionDeadline, "api", message)
+/// api: the deadline ends waiting although the record cannot be read; true = a slot may be left to release.
+///
+/// C-14: without a witness nothing was dispatched, and after this nothing will be: a witness is written over the very
+/// version that this status is written over. Of an invocation that others may share only the record knows.
+fn late(object: &ClusterPublication, mut report: Report, now_ms: u64) -> (Report, bool) {
+    let undispatched = object.status.as_ref().is_none_or(|s| s.authority_version.is_none());
+    let alone = object.spec.invocation_id.is_none();
+    let unread = report.slot.is_none() && matches!(report.end, End::Waiting | End::Stalled);
+    if !(undispatched && alone && unread && deadline_passed(object, now_ms)) {
+        return (report, false);
+    }
+    let why = report.findings.first().map(|f| f.message.as_str()).unwrap_or_default();
+    let message = format!("admissionDeadlineSeconds passed before dispatch: {why}");
+    report.findings = vec![Finding::block(ErrorCode::AdmissionDeadline, "api", message)];
+    report.end = End::Failed;
+    (report, true)
 }
 
 /// Writes the status if, and only if, it says something new.
@@ -212,6 +235,7 @@ async fn project(
     ctx: &Context,
     resolved: &Resolved,
     report: &Report,
+    release_pending: bool,
 ) -> kube::Result<()> {
     let old = object.status.clone().unwrap_or_default();
     if report.end == End::Gone {
@@ -220,6 +244,7 @@ async fn project(
     let facts = status::Facts {
         generation: object.metadata.generation,
         deleted: object.metadata.deletion_timestamp.is_some(),
+        release_pending,
         uid: object.uid(),
         operation: resolved.operation.clone(),
         root: resolved.root,
@@ -262,6 +287,7 @@ fn next_look(requeue: Requeue, deadline_in_ms: Option<u64>) -> Action {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::{Value, json};
 
     // proves: F-3
     #[test]
@@ -272,5 +298,69 @@ mod tests {
         assert_eq!(next_look(Requeue::AfterMs(250), Some(1_000)), after(250), "a look before it is no loss");
         assert_eq!(next_look(Requeue::AfterMs(600_000), Some(0)), after(600_000), "over: no reason any more");
         assert_eq!(next_look(Requeue::Never, Some(1_000)), Action::await_change());
+    }
+
+    fn object(change: &Value) -> ClusterPublication {
+        let mut object = json!({
+            "apiVersion": "clickhouse.dpone.dev/v1alpha1", "kind": "ClusterPublication",
+            "metadata": {"name": "p", "namespace": "shop", "creationTimestamp": "1970-01-01T00:00:00Z"},
+            "spec": {
+                "clusterRef": {"name": "analytics"}, "database": "shop", "target": "orders",
+                "candidate": "orders__pub_1", "rows": {"exact": 1}, "admissionDeadlineSeconds": 1,
+            },
+            "status": {},
+        });
+        for (path, value) in change.as_object().into_iter().flatten() {
+            let (at, field) = path.rsplit_once('/').unwrap();
+            object.pointer_mut(at).unwrap()[field] = value.clone();
+        }
+        serde_json::from_value(object).unwrap()
+    }
+
+    fn unread(end: End) -> Report {
+        let finding = Finding::wait(ErrorCode::EndpointUnavailable, "B-2", "h1 does not answer");
+        Report { requeue: Requeue::AfterMs(250), ..report(end, vec![finding]) }
+    }
+
+    // proves: C-14, C-10
+    #[test]
+    fn a_deadline_ends_waiting_although_nothing_can_be_read() {
+        for end in [End::Waiting, End::Stalled] {
+            let (ended, pending) = late(&object(&json!({})), unread(end), 1_001);
+            assert_eq!((ended.end, pending, ended.requeue), (End::Failed, true, Requeue::AfterMs(250)));
+            assert_eq!(ended.findings[0].code, ErrorCode::AdmissionDeadline);
+            assert!(ended.findings[0].message.contains("h1 does not answer"));
+        }
+        assert!(!late(&object(&json!({})), unread(End::Waiting), 1_000).1, "not over yet");
+        let unknown = [
+            // It may have been dispatched: only the record knows.
+            json!({"/status/authorityVersion": 3}),
+            json!({"/spec/invocationId": "airflow:1"}),
+        ];
+        for change in unknown {
+            let (ended, pending) = late(&object(&change), unread(End::Waiting), 1_001);
+            assert_eq!((ended.end, pending), (End::Waiting, false), "{change}");
+        }
+        for end in [End::Gone, End::Succeeded, End::Failed] {
+            assert_eq!(
+                late(&object(&json!({})), unread(end), 1_001).0.end,
+                end,
+                "what the record said stands"
+            );
+        }
+    }
+
+    /// It says Failed, and is looked at until its slot is known to be free.
+    // proves: C-10
+    #[test]
+    fn an_object_whose_slot_may_be_left_is_not_finished() {
+        let condition = |reason: &str| {
+            json!({"/status/outcome": "Failed", "/status/conditions": [{
+                "type": "SlotAcquired", "status": "Unknown", "reason": reason, "message": "",
+                "lastTransitionTime": "1970-01-01T00:00:00Z",
+            }]})
+        };
+        assert!(!resolve::is_finished(&object(&condition("ReleasePending"))));
+        assert!(resolve::is_finished(&object(&condition("Released"))));
     }
 }

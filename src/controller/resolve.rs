@@ -2,11 +2,13 @@
 
 use super::conditions::is_true;
 use super::context::Context;
+use super::stages::{self, RELEASE_PENDING};
 use crate::api::{ClusterPublication, ConditionType, Outcome, PublicationCluster};
 use crate::cluster_access::{self, admitted, created_ms, no_cluster};
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
 use publication_protocol::admission::Finding;
+use publication_protocol::code::ErrorCode;
 use publication_protocol::identity::RootId;
 use publication_protocol::intent::Intent;
 use std::sync::Arc;
@@ -71,7 +73,32 @@ fn behind(ctx: &Context, object: &ClusterPublication) -> Option<String> {
     before.map(|(_, namespace, name)| format!("{namespace}/{name}"))
 }
 
+/// C-14: the object shows a witness, and no release after it: its operation was dispatched, or may be about to.
+pub(super) fn holds(object: &ClusterPublication) -> bool {
+    object.status.as_ref().is_some_and(stages::holds)
+}
+
+/// A cluster that is going takes nothing new; what was dispatched there is carried through.
+pub(super) fn not_going(object: &ClusterPublication, cluster: &PublicationCluster) -> Result<(), Finding> {
+    if cluster.metadata.deletion_timestamp.is_none() || holds(object) {
+        return Ok(());
+    }
+    let message = format!(
+        "clusterRef: PublicationCluster {}/{} is being deleted and takes nothing new",
+        cluster.namespace().unwrap_or_default(),
+        cluster.name_any()
+    );
+    Err(Finding::block(ErrorCode::ReferenceNotFound, "api", message))
+}
+
+/// The deadline ended it, and a slot that it may have prepared is not known to be released.
+pub(super) fn release_pending(object: &ClusterPublication) -> bool {
+    let conditions = object.status.as_ref().map(|s| s.conditions.as_slice()).unwrap_or_default();
+    conditions.iter().any(|c| c.type_ == ConditionType::SlotAcquired.as_str() && c.reason == RELEASE_PENDING)
+}
+
 /// Whether an object's story is over: nothing is read or written for it any more.
 pub(super) fn is_finished(object: &ClusterPublication) -> bool {
-    matches!(object.status.as_ref().and_then(|s| s.outcome), Some(Outcome::Succeeded | Outcome::Failed))
+    let outcome = object.status.as_ref().and_then(|s| s.outcome);
+    matches!(outcome, Some(Outcome::Succeeded | Outcome::Failed)) && !release_pending(object)
 }

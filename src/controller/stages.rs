@@ -17,6 +17,9 @@ use publication_protocol::replica::MemberState;
 /// Longest text of a condition that joins several findings, in bytes.
 const TEXT_BYTES_MAX: usize = 1000;
 
+/// Reason of `SlotAcquired` while it is not known whether a slot is left to release.
+pub(super) const RELEASE_PENDING: &str = "ReleasePending";
+
 /// What happens after a dispatch.
 const AFTERWARDS: [ConditionType; 3] =
     [ConditionType::Dispatched, ConditionType::ReplicasCommitted, ConditionType::CleanedUp];
@@ -116,7 +119,7 @@ fn said(facts: &Facts<'_>) -> Said {
 }
 
 /// The status shows a witness, and no release after it: the slot is this operation's, dispatched or about to be.
-fn holds(old: &ClusterPublicationStatus) -> bool {
+pub(super) fn holds(old: &ClusterPublicationStatus) -> bool {
     old.authority_version.is_some() && old.phase.as_deref() != Some("Released")
 }
 
@@ -166,7 +169,11 @@ fn before(c: &mut Conditions<'_>, facts: &Facts<'_>, said: &Said) {
         Some(Gate::Deadline) => {
             c.keep_or_not_reached(Admitted);
             c.keep_or_not_reached(CandidateConverged);
-            c.set(SlotAcquired, false, "Released", "nothing was dispatched, and no slot is held");
+            if facts.release_pending {
+                c.unknown(SlotAcquired, RELEASE_PENDING, "nothing was dispatched; a slot that was only prepared is released as soon as the record can be read");
+            } else {
+                c.set(SlotAcquired, false, "Released", "nothing was dispatched, and no slot is held");
+            }
         }
         None => {
             c.keep_or_not_reached(Admitted);

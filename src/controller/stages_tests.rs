@@ -41,6 +41,7 @@ fn shown(old: &ClusterPublicationStatus, report: &Report) -> ClusterPublicationS
     let facts = Facts {
         generation: Some(1),
         deleted: false,
+        release_pending: false,
         uid: Some("uid-1".into()),
         operation: None,
         root: None,

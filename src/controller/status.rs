@@ -16,6 +16,8 @@ pub(super) struct Facts<'a> {
     pub(super) generation: Option<i64>,
     /// Somebody asked for the object's deletion.
     pub(super) deleted: bool,
+    /// The deadline ended the object before its record could be read.
+    pub(super) release_pending: bool,
     /// Of the object.
     pub(super) uid: Option<String>,
     pub(super) operation: Option<String>,

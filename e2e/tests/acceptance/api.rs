@@ -248,7 +248,12 @@ async fn rights_of_the_operator(s: &mut Stage) -> Result<()> {
         ("create", "", "pods", false),
         ("watch", GROUP, "clusterpublications", true),
         ("create", GROUP, "clusterpublications", false),
-        ("delete", GROUP, "clusterpublications", false),
+        // Finished ones, after their time.
+        ("delete", GROUP, "clusterpublications", true),
+        ("deletecollection", GROUP, "clusterpublications", false),
+        ("update", GROUP, "clusterpublications", false),
+        ("patch", GROUP, "publicationclusters", true),
+        ("delete", GROUP, "publicationclusters", false),
         ("create", GROUP, "publicationverdicts", false),
         ("patch", GROUP, "publicationverdicts", false),
         ("escalate", "rbac.authorization.k8s.io", "clusterroles", false),

@@ -27,6 +27,7 @@ pub const CASES: &[(&str, usize, Case)] = &[
     ("candidate_name_spent", 2, |s| Box::pin(candidate_name_spent(s))),
     ("ten_publications_in_a_row", 2, |s| Box::pin(ten_publications_in_a_row(s))),
     ("suspended_cluster", 2, |s| Box::pin(suspended_cluster(s))),
+    ("deadline_when_prepared_and_unreachable", 2, |s| Box::pin(deadline_and_unreachable(s))),
     ("admission_deadline", 2, |s| Box::pin(admission_deadline(s))),
 ];
 
@@ -299,6 +300,37 @@ async fn suspended_cluster(s: &mut Stage) -> Result<()> {
     s.platform(|_| ()).await?;
     s.env.wait_outcome(SPACE, &s.name(), "Succeeded", SOON).await?;
     s.published(5).await
+}
+
+/// PREPARED, and nobody answers when the deadline is over: it fails at once, and the slot is freed when it can be.
+// proves: C-10, C-14
+async fn deadline_and_unreachable(s: &mut Stage) -> Result<()> {
+    s.tables(true, 5).await?;
+    let rule = s.env.rule(s.fault(Fault::HoldAnswer, StatementKind::Insert))?;
+    let mut object = s.publication(5).manifest();
+    object["spec"]["admissionDeadlineSeconds"] = 10.into();
+    s.env.apply(&object).await?;
+    rule.reached(1, SOON).await?;
+    s.env.operator(0)?.kill9().await?;
+    rule.release();
+    for proxy in &s.env.proxies {
+        proxy.door(Door::Closed).await?;
+    }
+    s.env.operator(0)?.restart().await?;
+    let failed = s.env.wait_outcome(SPACE, &s.name(), "Failed", SOON).await?;
+    expect("code", &text(&failed["status"]["error"]["code"]), &"ADMISSION_DEADLINE")?;
+    let slot = condition(&failed, "SlotAcquired").cloned().unwrap_or_default();
+    expect("the slot", &text(&slot["reason"]), &"ReleasePending")?;
+    expect("phase", &s.slot().await?.phase.as_str(), &"PREPARED")?;
+    for proxy in &s.env.proxies {
+        proxy.door(Door::Open).await?;
+    }
+    s.nudge().await?;
+    let released = |o: &Value| condition(o, "SlotAcquired").is_some_and(|c| c["reason"] == "Released");
+    let object = s.status("released", released).await?;
+    expect("outcome", &text(&object["status"]["outcome"]), &"Failed")?;
+    expect("phase", &s.slot().await?.phase.as_str(), &"RELEASED")?;
+    s.expect_entries(0, 0, 0).await
 }
 
 async fn admission_deadline(s: &mut Stage) -> Result<()> {

@@ -21,6 +21,7 @@ mod obstacles;
 mod old_engine;
 mod operators;
 mod page;
+mod retention;
 mod stage;
 mod stuck;
 mod verdicts;
@@ -49,6 +50,7 @@ fn main() {
         late::CASES,
         operators::CASES,
         lifecycle::CASES,
+        retention::CASES,
         cli::CASES,
         doctor::CASES,
         verdicts::CASES,

@@ -52,8 +52,10 @@ impl Driver {
                 self.may_take(Some(slot), missing, tick)
             }
             Phase::Prepared => match missing {
-                // C-10: a member that cannot be read is no reason to release, but deletion is.
-                Some(finding) if !self.intent.deleted => self.give_up(finding, tick),
+                // C-10: a member that cannot be read is no reason to release, but deletion and a deadline are.
+                Some(finding) if !self.intent.deleted && self.expired().is_none() => {
+                    self.give_up(finding, tick)
+                }
                 _ => self.prepared(slot, tick),
             },
             _ => self.observe(slot, tick),
