@@ -50,6 +50,10 @@ pub(super) async fn reconcile(cluster: Arc<PublicationCluster>, ctx: Arc<Context
     remembered.memory.attempt = if result.is_ok() { 0 } else { remembered.memory.attempt.saturating_add(1) };
     let backoff = Duration::from_millis((500_u64 << remembered.memory.attempt.min(7)).min(60_000));
     ctx.remember(&uid, remembered);
+    if result.is_ok() && cluster.metadata.deletion_timestamp.is_none() && !has_finalizer(cluster.as_ref()) {
+        // Before the status says that something can be published on it; what was never ready may go at once.
+        set_finalizer(&ctx.client, cluster.as_ref(), Finalizer::Add, &version).await?;
+    }
     let new = project(&cluster, &examined, result.as_ref().err());
     if Some(&new) != cluster.status.as_ref() {
         apply_status_over(&ctx.client, cluster.as_ref(), &new, &version).await?;
@@ -75,11 +79,6 @@ async fn guarded(
             set_finalizer(&ctx.client, cluster, Finalizer::Remove, version).await?;
         }
         ctx.forget(&cluster.uid().unwrap_or_default());
-        return Ok(Some(Action::await_change()));
-    }
-    if !deleted && !guarded {
-        // Before anything can be published on it. The write comes back as a change of the object.
-        set_finalizer(&ctx.client, cluster, Finalizer::Add, version).await?;
         return Ok(Some(Action::await_change()));
     }
     // While it is held back the caches alone are looked at, as long as they say the same.

@@ -93,14 +93,14 @@ pub async fn run(listen: SocketAddr) -> Result<(), RunError> {
         Arc::clone(&stopping),
     ));
     let cluster_stream =
-        changes(&client, cluster_writer, ready.caches(), |c: &PublicationCluster| intent_hash(c, None));
+        changes(&client, cluster_writer, ready.caches(), |c: &PublicationCluster| spec_hash(c, None));
     let publication_stream =
         changes(&client, publication_writer, ready.caches(), |p: &ClusterPublication| intent_hash(p, None));
     let (verdicts, verdict_writer) = reflector::store();
     let verdict_stream =
         changes(&client, verdict_writer, ready.caches(), |v: &PublicationVerdict| intent_hash(v, None));
     let cluster_changes = changes(&client, watch_writer, ready.caches(), |c: &PublicationCluster| {
-        intent_hash(c, c.status.as_ref().map(|s| format!("{:?}{:?}", s.facade_root, s.conditions)).as_deref())
+        spec_hash(c, c.status.as_ref().map(|s| format!("{:?}{:?}", s.facade_root, s.conditions)).as_deref())
     });
 
     let signal = {
@@ -202,10 +202,17 @@ where
 /// What a person can change: spec, annotations, labels, deletion, finalizers.
 fn intent_hash<K: Resource>(object: &K, more: Option<&str>) -> Option<u64> {
     let mut hasher = DefaultHasher::new();
+    spec_hash(object, more).hash(&mut hasher);
+    predicates::finalizers(object).hash(&mut hasher);
+    Some(hasher.finish())
+}
+
+/// The same without finalizers: ours on a cluster is no reason to examine it again.
+fn spec_hash<K: Resource>(object: &K, more: Option<&str>) -> Option<u64> {
+    let mut hasher = DefaultHasher::new();
     predicates::generation(object).hash(&mut hasher);
     predicates::annotations(object).hash(&mut hasher);
     predicates::labels(object).hash(&mut hasher);
-    predicates::finalizers(object).hash(&mut hasher);
     object.meta().deletion_timestamp.is_some().hash(&mut hasher);
     more.hash(&mut hasher);
     Some(hasher.finish())
