@@ -56,8 +56,10 @@ pub(super) async fn reconcile(object: Arc<ClusterPublication>, ctx: Arc<Context>
         set_finalizer(&ctx.client, object.as_ref(), Finalizer::Add, &version).await?;
         return Ok(Action::await_change());
     }
+    // A deadline that passes during the pass is the next one's: this one has read the slot without it.
+    let begun_ms = now().wall_ms;
     let (resolved, report, scans) = observe(&object, &ctx).await;
-    let (report, pending) = late(&object, report, now().wall_ms);
+    let (report, pending) = late(&object, report, begun_ms);
     ctx.metrics.record(&report, scans);
     if report.end == End::Halted {
         ctx.halt();
@@ -77,7 +79,8 @@ pub(super) async fn reconcile(object: Arc<ClusterPublication>, ctx: Arc<Context>
         tracing::warn!(operation = ?resolved.operation, "an unresolved object goes, as the platform allowed; its record stays");
         return retire(&object, &ctx, &resolved.version).await;
     }
-    Ok(next_look(report.requeue, deadline_ms(&object).map(|at| at.saturating_sub(now().wall_ms))))
+    let to_come = deadline_ms(&object).filter(|at| begun_ms <= *at);
+    Ok(next_look(report.requeue, to_come.map(|at| at.saturating_sub(now().wall_ms))))
 }
 
 /// The platform, not the author, lets a fail-closed object go: its operation is listed on the PublicationCluster. The
@@ -277,7 +280,7 @@ fn next_look(requeue: Requeue, deadline_in_ms: Option<u64>) -> Action {
     match requeue {
         Requeue::Now => Action::requeue(Duration::from_millis(50)),
         Requeue::AfterMs(ms) => {
-            let deadline = deadline_in_ms.filter(|ms| *ms > 0).map_or(u64::MAX, |ms| ms + DEADLINE_SLACK_MS);
+            let deadline = deadline_in_ms.map_or(u64::MAX, |ms| ms + DEADLINE_SLACK_MS);
             Action::requeue(Duration::from_millis(ms.min(STALLED_REOBSERVE_MS).min(deadline)))
         }
         Requeue::Never => Action::await_change(),
@@ -296,7 +299,8 @@ mod tests {
         assert_eq!(next_look(Requeue::AfterMs(600_000), None), after(600_000));
         assert_eq!(next_look(Requeue::AfterMs(600_000), Some(1_000)), after(1_000 + DEADLINE_SLACK_MS));
         assert_eq!(next_look(Requeue::AfterMs(250), Some(1_000)), after(250), "a look before it is no loss");
-        assert_eq!(next_look(Requeue::AfterMs(600_000), Some(0)), after(600_000), "over: no reason any more");
+        let now = after(DEADLINE_SLACK_MS);
+        assert_eq!(next_look(Requeue::AfterMs(600_000), Some(0)), now, "it passed during the pass");
         assert_eq!(next_look(Requeue::Never, Some(1_000)), Action::await_change());
     }
 
