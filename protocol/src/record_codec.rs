@@ -35,8 +35,7 @@ pub enum RecordError {
 impl Record {
     /// The columns to write.
     pub fn encode(&self) -> RawRow {
-        // A struct of strings, numbers and lists always serialises.
-        let payload = serde_json::to_string(&self.payload).unwrap_or_default();
+        let payload = self.payload_text();
         RawRow {
             target_key: self.key().to_string(),
             operation_id: self.operation.to_string(),
@@ -48,7 +47,12 @@ impl Record {
         }
     }
 
-    /// Reads a row strictly.
+    fn payload_text(&self) -> String {
+        // A struct of strings, numbers and lists always serialises.
+        serde_json::to_string(&self.payload).unwrap_or_default()
+    }
+
+    /// Reads a row strictly: what it accepts, [`Self::encode`] gives back byte for byte.
     ///
     /// # Errors
     /// [`RecordError`] (C-9).
@@ -77,6 +81,10 @@ impl Record {
             payload: serde_json::from_value(json).map_err(|_| RecordError::Malformed("payload"))?,
         };
         record.check(row)?;
+        // C: canonical JSON. What another writer spells differently may hold what this one would drop.
+        if record.payload_text() != row.payload {
+            return Err(RecordError::Malformed("payload (not canonical)"));
+        }
         Ok(record)
     }
 

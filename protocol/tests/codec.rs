@@ -56,6 +56,28 @@ fn payloads_that_are_not_ours_are_refused() {
 
 // proves: C-9
 #[test]
+fn a_payload_in_another_spelling_is_refused() {
+    let row = record_in(Phase::Completed, 2).encode();
+    let spelt = |from: &str, to: &str| {
+        assert!(row.payload.contains(from), "{from}");
+        Record::decode(&RawRow {
+            target_key: row.target_key.clone(),
+            phase: row.phase.clone(),
+            dispatch_epoch: 3,
+            ..with_payload(row.payload.replacen(from, to, 1))
+        })
+    };
+    let refused = Err(RecordError::Malformed("payload (not canonical)"));
+    assert_eq!(spelt("{", "{ "), refused, "space");
+    assert_eq!(spelt("\"rowCount\":10", "\"rowCount\":9,\"rowCount\":10"), refused, "twice");
+    assert_eq!(spelt("\"atMs\":2,", "\"atMs\":2,\"cleared\":false,"), refused, "a default, said");
+    // Readers of other versions would drop it at their next write.
+    assert_eq!(spelt("\"codes\":{", "\"more\":1,\"codes\":{"), refused, "an unknown field");
+    assert_eq!(Record::decode(&row).map(|r| r.encode()), Ok(row));
+}
+
+// proves: C-9
+#[test]
 fn columns_that_contradict_the_payload_are_refused() {
     let spoilt = |phase: Phase, spoil: fn(&mut RawRow)| {
         let mut row = record_in(phase, 2).encode();

@@ -7,12 +7,16 @@ mod support;
 
 use publication_protocol::classify::Classification;
 use publication_protocol::code::ErrorCode;
+use publication_protocol::driver::Memory;
 use publication_protocol::driver::{End, Report};
 use publication_protocol::intent::Intent;
 use publication_protocol::limits::Deadlines;
 use publication_protocol::phase::Phase;
-use support::build::{NEW, TARGET};
-use support::run::{until_quiet, until_quiet_with};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use support::build::{NEW, OLD, TARGET};
+use support::ports::Worker;
+use support::proof::{number, on_every_core, write};
+use support::run::{begin, poll, until_quiet, until_quiet_with};
 use support::world::{Execution, Fault, World};
 
 /// With a short statement timeout: the visibility wait is then 46 s, which saves passes of virtual time.
@@ -39,7 +43,7 @@ fn judge_end(world: &World, report: &Report, case: &str) {
             assert!(published, "{case}: reported success");
         }
         End::Stalled => {
-            let class = report.class.expect("a stalled operation has a class");
+            let class = report.class.unwrap_or_else(|| panic!("{case}: stalled without a class: {report:?}"));
             assert_eq!(class.code(), Some(ErrorCode::OutcomeUnknown), "{case}: {class:?}");
             assert_eq!(class.cause(), Some("EntryNotFound"), "{case}");
             assert!(!report.findings.is_empty(), "{case}: says why");
@@ -50,7 +54,10 @@ fn judge_end(world: &World, report: &Report, case: &str) {
 }
 
 fn run(existing: bool, faults: &[(u32, Fault)], slow: bool) -> (World, Report) {
-    let world = World::new(2, existing);
+    run_on(World::new(2, existing), faults, slow)
+}
+
+fn run_on(world: World, faults: &[(u32, Fault)], slow: bool) -> (World, Report) {
     world.lock().faults.extend(faults.iter().copied());
     let intent: Intent = intent();
     let report = if slow {
@@ -59,13 +66,12 @@ fn run(existing: bool, faults: &[(u32, Fault)], slow: bool) -> (World, Report) {
         until_quiet_with(&world, &intent, |world| {
             turn += 1;
             let mut inner = world.lock();
-            let entries = inner.queue.len();
-            // One member a pass, so that every mixed state is seen.
-            if let Some(at) = (0..entries).find(|at| inner.queue[*at].codes.len() < 2) {
-                let number = if inner.queue[at].codes.contains_key(&1) { 2 } else { 1 };
-                if turn % 2 == 0 {
-                    inner.execute(at, number);
-                }
+            // One member every other pass, so that every mixed state is seen.
+            let open = inner.queue.iter().position(|entry| entry.codes.len() < entry.hosts.len());
+            if let Some(at) = open.filter(|_| turn % 2 == 0) {
+                let entry = &inner.queue[at];
+                let next = entry.hosts.iter().copied().find(|host| !entry.codes.contains_key(host));
+                inner.execute(at, next.expect("a host to come"));
             }
         })
     } else {
@@ -133,4 +139,141 @@ fn a_crash_between_the_dispatching_cas_and_the_send_leaves_outcome_unknown() {
     let other = support::build::intent_of("uid-2", support::build::names());
     let refused = support::run::one(&world, &other, Default::default()).expect("no crash");
     assert_eq!(refused.findings[0].code, ErrorCode::AuthorityConflict);
+}
+
+/// Members, target there, members run an entry one at a time.
+const SCENARIOS: [(&str, u32, bool, bool); 6] = [
+    ("existing target", 2, true, false),
+    ("absent target", 2, false, false),
+    ("existing target, slow members", 2, true, true),
+    ("absent target, slow members", 2, false, true),
+    ("three members", 3, true, false),
+    ("three members, slow", 3, true, true),
+];
+/// Longer than every deadline of [`intent`].
+const LATE_MS: u64 = 60_000;
+const POINTS: [Fault; 6] = [
+    Fault::LostBefore,
+    Fault::LostAfter,
+    Fault::CrashBefore,
+    Fault::CrashAfter,
+    Fault::Delayed(LATE_MS),
+    Fault::CrashDelayed(LATE_MS),
+];
+
+/// Port calls until quiet, with room for what faults add.
+fn calls_of(scenario: (&str, u32, bool, bool)) -> u32 {
+    let (_, members, existing, slow) = scenario;
+    let (world, _) = run_on(World::new(members, existing), &[], slow);
+    world.lock().calls + 12
+}
+
+/// Runs plans on every core; each must keep the invariants and end as [`judge_end`] allows.
+fn all_hold(plans: &[((&str, u32, bool, bool), Vec<(u32, Fault)>)]) -> u64 {
+    let failed = on_every_core(plans.len() as u64, |at| {
+        let ((name, members, existing, slow), plan) = &plans[at as usize];
+        let case = format!("{name} {plan:?}");
+        let ran = catch_unwind(AssertUnwindSafe(|| {
+            let (world, report) = run_on(World::new(*members, *existing), plan, *slow);
+            judge_end(&world, &report, &case);
+        }));
+        ran.err().map(|_| case)
+    });
+    let failed: Vec<String> = failed.into_iter().flatten().collect();
+    assert!(failed.is_empty(), "{} of {} plans failed: {:?}", failed.len(), plans.len(), failed.first());
+    plans.len() as u64
+}
+
+/// Every port call of six scenarios, cut in six ways; all pairs of cuts for three of them under `POINTS`, and every
+/// 23rd pair without.
+// proves: F-2, C-6, C-7, C-12, D-5, G-3, G-4
+#[test]
+fn every_crash_point_and_every_pair() {
+    const PAIRED: [Fault; 3] = [Fault::LostAfter, Fault::CrashBefore, Fault::CrashAfter];
+    let mut plans = Vec::new();
+    for scenario in SCENARIOS {
+        for at in 0..calls_of(scenario) {
+            plans.extend(POINTS.map(|fault| (scenario, vec![(at, fault)])));
+        }
+    }
+    let singles = plans.len();
+    for scenario in SCENARIOS.into_iter().take(3) {
+        let calls = calls_of(scenario);
+        for (first, second) in (0..calls).flat_map(|a| (a + 1..calls).map(move |b| (a, b))) {
+            for (one, two) in PAIRED.into_iter().flat_map(|a| PAIRED.map(|b| (a, b))) {
+                plans.push((scenario, vec![(first, one), (second, two)]));
+            }
+        }
+    }
+    let wanted = number("POINTS").is_some();
+    if !wanted {
+        let mut at = 0;
+        plans.retain(|_| {
+            at += 1;
+            at <= singles && at % 5 == 0 || at % 23 == 0
+        });
+    }
+    let runs = all_hold(&plans) + awaits_hold();
+    println!("{runs} crash point runs");
+    if wanted {
+        write("crash", &serde_json::json!({"crash_point_runs": runs, "violations": 0}));
+    }
+}
+
+/// The future is dropped at each await: before a call, between its effect and its answer, between two members.
+fn awaits_hold() -> u64 {
+    let mut runs = 0;
+    for existing in [true, false] {
+        for cut in 0.. {
+            let world = World::new(2, existing);
+            let mut pass =
+                begin(Worker { torn: true, ..Worker::yielding(&world) }, intent(), Memory::default());
+            let ended = (0..=cut).any(|_| poll(&mut pass).is_some());
+            drop(pass);
+            let report = until_quiet(&world, &intent());
+            judge_end(&world, &report, &format!("dropped at await {cut}"));
+            runs += 1;
+            if ended {
+                break;
+            }
+        }
+    }
+    runs
+}
+
+/// A verdict's calls are cut in the same ways: it is stored once, and nothing is sent.
+// proves: J-1, J-2, C-7
+#[test]
+fn a_verdict_is_stored_once_wherever_it_is_cut() {
+    use publication_protocol::verdict::Decision;
+    use support::verdicts::{make_private, serve, until_send, verdict};
+    let stuck = || {
+        let world = World::new(2, true);
+        until_send(&world, &support::build::intent(), 1);
+        make_private(&world);
+        world
+    };
+    for at in 0..12 {
+        for fault in POINTS {
+            let world = stuck();
+            let wanted = verdict(&world, Decision::NotApplied);
+            let first = world.lock().calls;
+            let mut memory = Memory::default();
+            for pass in 0..60 {
+                // Served for the first time, and again when the deadlines are past.
+                if pass == 1 {
+                    world.lock().faults.insert(first + 6 + at, fault);
+                }
+                let mut served = Box::pin(serve(&world, &wanted, &mut memory));
+                let _ = futures::FutureExt::now_or_never(&mut served);
+                drop(served);
+                world.advance(support::build::DEADLINES.visibility_wait_ms());
+                world.arrivals();
+            }
+            let case = format!("{at} {fault:?}");
+            let record = world.record().expect("a record");
+            assert_eq!((record.phase, record.payload.verdicts.len()), (Phase::Abandoned, 1), "{case}");
+            assert_eq!((world.publications(), world.at(TARGET)), (0, vec![Some(OLD), Some(OLD)]), "{case}");
+        }
+    }
 }

@@ -11,6 +11,8 @@ pub mod checkup;
 mod connection;
 mod ddl;
 pub mod error;
+#[cfg(test)]
+mod error_fuzz;
 mod members;
 mod meter;
 mod permit;

@@ -4,6 +4,7 @@
 pub mod build;
 pub mod facts;
 pub mod ports;
+pub mod proof;
 pub mod run;
 pub mod stepper;
 pub mod verdicts;

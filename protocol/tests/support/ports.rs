@@ -1,5 +1,6 @@
 //! One worker's hold on the world: implements the ports, counts, injects faults, and can stop before each call.
 
+use super::build::TARGET;
 use super::world::{Fault, Inner, World};
 use super::{build, facts};
 use publication_protocol::authority::{DispatchPermit, Mutation, MutationAnswer, MutationOutcome, Now};
@@ -14,6 +15,7 @@ use publication_protocol::preflight::{Backlog, FailedRead, PreflightAnswer, Pref
 use publication_protocol::queue::QueueRow;
 use publication_protocol::record::{Owner, VersionedRow};
 use std::future::{pending, poll_fn};
+use std::ops::Range;
 use std::task::Poll;
 
 #[derive(Clone)]
@@ -21,17 +23,26 @@ pub struct Worker {
     pub world: World,
     /// Gives way once before each call, so that a test can interleave workers.
     pub yields: bool,
+    /// Gives way after each effect too, before the answer, and reads members one by one.
+    pub torn: bool,
+    /// Tells a simulation's workers apart.
+    pub id: u32,
     /// UID of the object that it works for.
     pub uid: String,
 }
 
 impl Worker {
     pub fn new(world: &World) -> Self {
-        Self { world: world.clone(), yields: false, uid: String::new() }
+        Self { world: world.clone(), yields: false, torn: false, id: 0, uid: String::new() }
     }
 
     pub fn yielding(world: &World) -> Self {
-        Self { world: world.clone(), yields: true, uid: String::new() }
+        Self { yields: true, ..Self::new(world) }
+    }
+
+    /// A worker of a simulation: everything else may happen at every await.
+    pub fn simulated(world: &World, id: u32) -> Self {
+        Self { torn: true, id, ..Self::yielding(world) }
     }
 
     /// One port call: time passes, a planned fault strikes before or after the effect.
@@ -44,26 +55,50 @@ impl Worker {
         if self.yields {
             give_way().await;
         }
-        let fault = {
-            let mut inner = self.world.lock();
-            let at = inner.calls;
-            inner.calls += 1;
-            inner.trace.push(kind);
-            let tick = inner.tick_ms;
-            inner.advance(tick);
-            inner.faults.get(&at).copied()
-        };
+        let fault = self.begin_call(kind);
         let done = if fault.is_some_and(Fault::is_before) {
             None
         } else {
             let mut inner = self.world.lock();
-            Some(effect(&mut inner))
+            inner.acting = self.id;
+            let now = inner.now.boot_ms;
+            match fault {
+                Some(Fault::Delayed(ms) | Fault::CrashDelayed(ms)) => inner.delaying_ms = Some(now + ms),
+                Some(Fault::Silent(member)) => inner.silent = Some(member),
+                Some(Fault::Stale(ms)) => inner.stale_ms = ms,
+                _ => {}
+            }
+            let value = effect(&mut inner);
+            (inner.delaying_ms, inner.silent, inner.stale_ms) = (None, None, 0);
+            Some(value)
         };
+        if self.torn {
+            give_way().await;
+        }
         match (fault, done) {
             (None, Some(value)) => value,
-            (Some(fault), _) if fault.is_crash() => pending().await,
+            (Some(fault), Some(value)) if fault.is_answered() => value,
+            (Some(fault), _) if fault.is_crash() => {
+                self.world.lock().crashed.insert(self.id);
+                pending().await
+            }
             _ => lost(),
         }
+    }
+
+    fn begin_call(&self, kind: &'static str) -> Option<Fault> {
+        let mut inner = self.world.lock();
+        let at = inner.calls;
+        inner.calls += 1;
+        let tick = inner.tick_ms;
+        inner.advance(tick);
+        let mut fault = inner.faults.get(&at).copied();
+        if inner.watch.is_none() {
+            inner.trace.push(kind);
+        }
+        let members = inner.members.len();
+        inner.watched(|watch, _| fault = fault.or_else(|| watch.fault(self.id, kind, members)));
+        fault
     }
 }
 
@@ -76,8 +111,9 @@ fn slot_of(inner: &Inner, member: usize, key: &str) -> Option<VersionedRow> {
     if key == BINDING_KEY {
         return inner.binding.last().cloned();
     }
-    let shown = inner.slot.len().saturating_sub(inner.members[member].lag);
-    inner.slot[..shown].last().filter(|row| row.row.target_key == key).cloned()
+    let rows = inner.others.get(key).unwrap_or(&inner.slot);
+    let shown = rows.len().saturating_sub(inner.members[member].lag);
+    rows[..shown].last().filter(|row| row.row.target_key == key).cloned()
 }
 
 fn label(number: u32) -> String {
@@ -92,7 +128,7 @@ impl ControlTable for Worker {
             for (at, member) in inner.members.iter().enumerate() {
                 if member.up && !member.keeper {
                     read.failures.push((label(member.number), ReadFailure::KeeperUnavailable));
-                } else if member.up {
+                } else if member.up && inner.silent != Some(at) {
                     read.rows.push((build::server(member.number), slot_of(inner, at, key)));
                 } else {
                     read.failures.push((label(member.number), ReadFailure::Unavailable));
@@ -121,7 +157,11 @@ impl ControlTable for Worker {
             MutationAnswer { outcome: inner.apply(mutation), transport_calls: 1 }
         };
         let lost = || MutationAnswer { outcome: MutationOutcome::Unknown, transport_calls: 1 };
-        self.call("mutate", effect, lost).await
+        let answer = self.call("mutate", effect, lost).await;
+        if answer.outcome == MutationOutcome::Acknowledged {
+            self.world.lock().watched(|watch, _| watch.acknowledged(self.id, mutation));
+        }
+        answer
     }
 }
 
@@ -131,7 +171,20 @@ impl Catalog for Worker {
             members: vec![],
             failures: vec![("h1:9000".into(), ReadFailure::Unavailable)],
         };
-        self.call("members", |inner| read_members(inner, ask), lost).await
+        let all = self.world.lock().members.len();
+        let first = if self.torn { 1 } else { all };
+        let mut answer = self.call("members", |inner| read_members(inner, ask, 0..first), lost).await;
+        // One by one: the world moves between two members.
+        for at in first..all {
+            give_way().await;
+            let next = read_members(&mut self.world.lock(), ask, at..at + 1);
+            answer.members.extend(next.members);
+            answer.failures.extend(next.failures);
+        }
+        if ask.scope == Scope::Cluster && !answer.failures.is_empty() {
+            answer.members.clear();
+        }
+        answer
     }
 
     async fn preflight(&self, ask: &PreflightAsk) -> PreflightAnswer {
@@ -140,12 +193,12 @@ impl Catalog for Worker {
     }
 }
 
-fn read_members(inner: &mut Inner, ask: &MembersAsk) -> MembersAnswer {
+fn read_members(inner: &mut Inner, ask: &MembersAsk, read: Range<usize>) -> MembersAnswer {
     inner.counts.member_reads += 1;
     let mut answer = MembersAnswer::default();
     let members = inner.members.len() as u32;
-    for member in &inner.members {
-        if !member.up {
+    for (at, member) in inner.members.iter().enumerate().filter(|(at, _)| read.contains(at)) {
+        if !member.up || inner.silent == Some(at) {
             answer.failures.push((label(member.number), ReadFailure::Unavailable));
             continue;
         }
@@ -170,9 +223,6 @@ fn read_members(inner: &mut Inner, ask: &MembersAsk) -> MembersAnswer {
             count: there(&ask.count_of).then_some(10),
         });
     }
-    if ask.scope == Scope::Cluster && !answer.failures.is_empty() {
-        answer.members.clear();
-    }
     answer
 }
 
@@ -193,11 +243,10 @@ fn read_preflight(inner: &mut Inner, ask: &PreflightAsk) -> PreflightAnswer {
     for (member, facts) in inner.members.iter().zip(&mut answer.members) {
         facts.server_uuid = build::server(member.number);
         facts.same_path[0].table.clone_from(&ask.candidate);
-        facts.replicas.iter_mut().for_each(|set| {
-            if set.table != ask.target {
-                set.table.clone_from(&ask.candidate);
-            }
-        });
+        let names = facts.tables.iter_mut().map(|t| &mut t.name);
+        for name in names.chain(facts.replicas.iter_mut().map(|set| &mut set.table)) {
+            name.clone_from(if name == TARGET { &ask.target } else { &ask.candidate });
+        }
     }
     answer
 }
@@ -212,6 +261,7 @@ impl Ddl for Worker {
             match permit.redeem(inner.now) {
                 Ok(redeemed) => {
                     inner.counts.sends += 1;
+                    inner.watched(|watch, inner| watch.sent(inner, redeemed.token().as_str()));
                     inner.enqueue(redeemed.token().as_str(), &order.statement);
                     SendOutcome::Answered
                 }
@@ -242,18 +292,22 @@ impl Owners for Worker {
     async fn witness(&self, root: RootId, version: u64) -> bool {
         let effect = |inner: &mut Inner| {
             inner.counts.witnesses += 1;
-            if !inner.witness_refused {
+            let newer = inner.witnesses.get(&self.uid).is_none_or(|(_, shown)| *shown <= version);
+            let gone = inner.watch.as_ref().is_some_and(|watch| watch.gone(&self.uid));
+            // A status is written under the version of the object that was read: an older view is refused.
+            let shown = newer && !gone && !inner.witness_refused;
+            if shown {
                 inner.witnesses.insert(self.uid.clone(), (root, version));
             }
-            !inner.witness_refused
+            shown
         };
         self.call("witness", effect, || false).await
     }
 
-    async fn owner_gone(&self, _: &Owner) -> Option<bool> {
+    async fn owner_gone(&self, owner: &Owner) -> Option<bool> {
         let effect = |inner: &mut Inner| {
             inner.counts.owner_reads += 1;
-            inner.owner_gone
+            inner.watch.as_ref().map_or(inner.owner_gone, |watch| Some(watch.gone(&owner.uid)))
         };
         self.call("owner_gone", effect, || None).await
     }

@@ -18,10 +18,20 @@ pub fn begin(mut worker: Worker, mut intent: Intent, memory: Memory) -> Pass {
     if intent.witnessed.is_none() {
         intent.witnessed = worker.world.lock().witnesses.get(&worker.uid).copied();
     }
+    begin_until(worker, intent, memory, || false)
+}
+
+/// As [`begin`], with the intent as it is; `stopping` = the process shuts down.
+pub fn begin_until(
+    worker: Worker,
+    intent: Intent,
+    memory: Memory,
+    stopping: impl Fn() -> bool + 'static,
+) -> Pass {
     Box::pin(async move {
         let ports =
             Ports { control: &worker, catalog: &worker, ddl: &worker, owners: &worker, environment: &worker };
-        pass(intent, memory, &ports, || false).await
+        pass(intent, memory, &ports, stopping).await
     })
 }
 
@@ -54,10 +64,11 @@ pub fn until_quiet(world: &World, intent: &Intent) -> Report {
 pub fn until_quiet_with(world: &World, intent: &Intent, mut between: impl FnMut(&World)) -> Report {
     const PASSES_MAX: u32 = 4_000;
     let mut memory = Memory::default();
-    let mut stalled = 0;
+    let (mut stalled, mut before) = (0, None);
     for _ in 0..PASSES_MAX {
         let report = one(world, intent, std::mem::take(&mut memory));
         between(world);
+        world.arrivals();
         world.judge();
         let Some(report) = report else { continue };
         match report.requeue {
@@ -68,7 +79,10 @@ pub fn until_quiet_with(world: &World, intent: &Intent, mut between: impl FnMut(
                 world.advance(ms);
             }
         }
-        stalled = if report.end == End::Stalled { stalled + 1 } else { 0 };
+        // A lost read in between is another report, and no end.
+        let said = Some((report.end, report.class)).filter(|(end, _)| *end == End::Stalled);
+        stalled = if said.is_some() { 1 + if said == before { stalled } else { 0 } } else { 0 };
+        before = said;
         if stalled >= 3 {
             return report;
         }

@@ -1,9 +1,9 @@
 //! A person with a verdict: looks, decides, and renames tables by hand.
 
-use super::build::{CANDIDATE, DEADLINES, TARGET, answer, entry_name, inventory, root};
+use super::build::{CANDIDATE, DEADLINES, TARGET, answer, inventory, root};
 use super::ports::Worker;
 use super::stepper::Stepper;
-use super::world::{Entry, World};
+use super::world::World;
 use futures::executor::block_on;
 use publication_protocol::adjudicate::{Outcome, Ports, SlotName, look, pass};
 use publication_protocol::code::ErrorCode;
@@ -14,7 +14,6 @@ use publication_protocol::ports::MembersAnswer;
 use publication_protocol::record::{Record, Slot};
 use publication_protocol::sqltext::{Ddl, Statement, TableName};
 use publication_protocol::verdict::{Afresh, Decision, Verdict};
-use std::collections::BTreeMap;
 
 /// Where a person puts what bore the candidate's name.
 pub const PRIVATE: &str = "mine_candidate";
@@ -70,9 +69,14 @@ pub fn verdict(world: &World, decision: Decision) -> Verdict {
 }
 
 pub fn once(world: &World, verdict: &Verdict, memory: &mut Memory) -> Outcome {
+    block_on(serve(world, verdict, memory))
+}
+
+/// One pass over a verdict; it may hang where a fault kills its worker.
+pub async fn serve(world: &World, verdict: &Verdict, memory: &mut Memory) -> Outcome {
     let w = Worker::new(world);
     let ports = Ports { control: &w, catalog: &w, ddl: &w, processes: &w, environment: &w };
-    block_on(pass(&slot_name(), verdict, DEADLINES, memory, &ports))
+    pass(&slot_name(), verdict, DEADLINES, memory, &ports).await
 }
 
 /// Passes over a verdict until it is applied or refused, or has waited for longer than every deadline.
@@ -119,15 +123,7 @@ fn table(name: &str) -> TableName {
 pub fn rename_on_cluster(world: &World, from: &str, to: &str) {
     let mut inner = world.lock();
     let ddl = Ddl::Rename { from: table(from), to: table(to) };
-    let entry = Entry {
-        name: entry_name(inner.queue.len() as u64 + 1),
-        token: "a person".into(),
-        statement: Statement { ddl, cluster: "c".into() },
-        hosts: inner.members.iter().map(|m| m.number).collect(),
-        codes: BTreeMap::new(),
-        gone: false,
-    };
-    inner.queue.push(entry);
+    inner.push_entry("a person", &Statement { ddl, cluster: "c".into() });
     inner.execute_all();
 }
 

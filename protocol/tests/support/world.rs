@@ -33,16 +33,54 @@ pub enum Fault {
     CrashBefore,
     /// The worker dies after the effect.
     CrashAfter,
+    /// The answer is lost, and the effect comes this much later.
+    Delayed(u64),
+    /// The worker dies, and the effect comes this much later.
+    CrashDelayed(u64),
+    /// This member does not answer this read.
+    Silent(usize),
+    /// A scan shows the queue as it was this long ago.
+    Stale(u64),
 }
 
 impl Fault {
     pub fn is_crash(self) -> bool {
-        matches!(self, Self::CrashBefore | Self::CrashAfter)
+        matches!(self, Self::CrashBefore | Self::CrashAfter | Self::CrashDelayed(_))
     }
 
     pub fn is_before(self) -> bool {
         matches!(self, Self::LostBefore | Self::CrashBefore)
     }
+
+    /// The call is answered all the same.
+    pub fn is_answered(self) -> bool {
+        matches!(self, Self::Silent(_) | Self::Stale(_))
+    }
+}
+
+/// What a network holds back after its sender gave it up; with the worker that sent it.
+#[derive(Debug, Clone)]
+pub enum Late {
+    Mutation(u32, Mutation),
+    Statement(u32, String, Statement),
+}
+
+/// What a simulation adds: faults drawn as they come, and a judge of every effect, from outside the protocol.
+pub trait Watch: Send {
+    /// What goes wrong at this call of a worker.
+    fn fault(&mut self, worker: u32, kind: &'static str, members: usize) -> Option<Fault>;
+    /// Whether the object with this UID is gone from the API.
+    fn gone(&self, uid: &str) -> bool;
+    /// Keeper took a row.
+    fn row(&mut self, inner: &mut Inner, row: &VersionedRow);
+    /// A worker was told that its mutation was acknowledged.
+    fn acknowledged(&mut self, worker: u32, mutation: &Mutation);
+    /// A permit was redeemed.
+    fn sent(&mut self, inner: &mut Inner, token: &str);
+    /// A statement became an entry.
+    fn queued(&mut self, inner: &mut Inner, token: &str, statement: &Statement);
+    /// A member is about to run a statement.
+    fn runs(&mut self, inner: &mut Inner, number: u32, token: &str, ddl: &Ddl);
 }
 
 pub struct MemberSim {
@@ -81,6 +119,12 @@ impl MemberSim {
     }
 }
 
+impl MemberSim {
+    fn refusal(&self, token: &str) -> Option<u32> {
+        self.refuses.iter().find(|(action, _)| token.contains(&format!(":{action}:"))).map(|(_, code)| *code)
+    }
+}
+
 #[derive(Debug, Clone)]
 pub struct Entry {
     pub name: String,
@@ -91,6 +135,8 @@ pub struct Entry {
     pub codes: BTreeMap<u32, u32>,
     /// Retention removed it from what a scan shows.
     pub gone: bool,
+    /// When it was queued.
+    pub queued_ms: u64,
 }
 
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -138,6 +184,18 @@ pub struct Inner {
     /// Kind of each port call, in order.
     pub trace: Vec<&'static str>,
     pub violations: Vec<String>,
+    /// Histories of further slots, by key.
+    pub others: BTreeMap<String, Vec<VersionedRow>>,
+    /// With when it is due.
+    pub held: Vec<(u64, Late)>,
+    /// Workers that a fault killed.
+    pub crashed: BTreeSet<u32>,
+    pub watch: Option<Box<dyn Watch>>,
+    // Of the call that is being served.
+    pub acting: u32,
+    pub delaying_ms: Option<u64>,
+    pub silent: Option<usize>,
+    pub stale_ms: u64,
 }
 
 #[derive(Clone)]
@@ -173,6 +231,14 @@ impl World {
             host_prefix: String::new(),
             trace: Vec::new(),
             violations: Vec::new(),
+            others: BTreeMap::new(),
+            held: Vec::new(),
+            crashed: BTreeSet::new(),
+            watch: None,
+            acting: 0,
+            delaying_ms: None,
+            silent: None,
+            stale_ms: 0,
         })))
     }
 
@@ -182,6 +248,14 @@ impl World {
 
     pub fn advance(&self, ms: u64) {
         self.lock().advance(ms);
+    }
+
+    /// What was held back and is due by now.
+    pub fn arrivals(&self) {
+        let mut inner = self.lock();
+        while let Some(at) = inner.held.iter().position(|(due, _)| *due <= inner.now.boot_ms) {
+            inner.arrive(at);
+        }
     }
 
     pub fn record(&self) -> Option<Record> {
@@ -235,10 +309,42 @@ impl Inner {
         self.now.wall_ms += ms;
     }
 
+    /// The history of a row.
+    pub fn history(&mut self, key: &str) -> &mut Vec<VersionedRow> {
+        match self.others.get_mut(key) {
+            _ if key == BINDING_KEY => &mut self.binding,
+            Some(rows) => rows,
+            None => &mut self.slot,
+        }
+    }
+
+    /// Asks the judge, if there is one.
+    pub fn watched(&mut self, ask: impl FnOnce(&mut dyn Watch, &mut Self)) {
+        if let Some(mut watch) = self.watch.take() {
+            ask(watch.as_mut(), self);
+            self.watch = Some(watch);
+        }
+    }
+
     /// Keeper's part of a mutation: conditional, atomic, acknowledged even when nothing matched.
     pub fn apply(&mut self, mutation: &Mutation) -> MutationOutcome {
         let (Mutation::Insert(row) | Mutation::Update { row, .. }) = mutation;
-        let rows = if row.target_key == BINDING_KEY { &mut self.binding } else { &mut self.slot };
+        if let Some(due) = self.delaying_ms {
+            self.held.push((due, Late::Mutation(self.acting, mutation.clone())));
+            return MutationOutcome::Unknown;
+        }
+        let before = self.history(&row.target_key).len();
+        let outcome = self.swap(mutation);
+        let taken = self.history(&row.target_key).get(before).cloned();
+        if let Some(taken) = taken {
+            self.watched(|watch, inner| watch.row(inner, &taken));
+        }
+        outcome
+    }
+
+    fn swap(&mut self, mutation: &Mutation) -> MutationOutcome {
+        let (Mutation::Insert(row) | Mutation::Update { row, .. }) = mutation;
+        let rows = self.history(&row.target_key);
         let latest = rows.last();
         match mutation {
             Mutation::Insert(row) if latest.is_none() => {
@@ -265,6 +371,37 @@ impl Inner {
 
     /// Queues a statement, after judging whether it may exist at all.
     pub fn enqueue(&mut self, token: &str, statement: &Statement) {
+        if let Some(due) = self.delaying_ms {
+            self.held.push((due, Late::Statement(self.acting, token.to_owned(), statement.clone())));
+            return;
+        }
+        if self.watch.is_some() {
+            self.watched(|watch, inner| watch.queued(inner, token, statement));
+        } else {
+            self.judge_entry(token, statement);
+        }
+        self.push_entry(token, statement);
+        if self.execution == Execution::AtOnce {
+            self.execute_all();
+        }
+    }
+
+    /// What was held back arrives.
+    pub fn arrive(&mut self, at: usize) {
+        let (_, late) = self.held.remove(at);
+        match late {
+            Late::Mutation(worker, mutation) => {
+                self.acting = worker;
+                self.apply(&mutation);
+            }
+            Late::Statement(worker, token, statement) => {
+                self.acting = worker;
+                self.enqueue(&token, &statement);
+            }
+        }
+    }
+
+    fn judge_entry(&mut self, token: &str, statement: &Statement) {
         let authorised = self.slot.iter().any(|row| {
             let record = Record::decode(&row.row).expect("decodable");
             record.last_dispatch().is_some_and(|d| {
@@ -281,19 +418,19 @@ impl Inner {
                     .push(format!("drop of {} while not everybody serves the new one", table.table));
             }
         }
-        let name = build::entry_name(self.queue.len() as u64 + 1);
-        let entry = Entry {
-            name,
+    }
+
+    /// A new entry, whoever sent it.
+    pub fn push_entry(&mut self, token: &str, statement: &Statement) {
+        self.queue.push(Entry {
+            name: build::entry_name(self.queue.len() as u64 + 1),
             token: token.to_owned(),
             statement: statement.clone(),
             hosts: self.members.iter().map(|m| m.number).collect(),
             codes: BTreeMap::new(),
             gone: self.invisible,
-        };
-        self.queue.push(entry);
-        if self.execution == Execution::AtOnce {
-            self.execute_all();
-        }
+            queued_ms: self.now.boot_ms,
+        });
     }
 
     /// Every member that is up works through the queue, in order.
@@ -319,12 +456,14 @@ impl Inner {
     /// The effect alone: what a server does that is killed before it marks the entry finished.
     pub fn run(&mut self, entry: usize, number: u32) -> u32 {
         let (statement, token) = (self.queue[entry].statement.clone(), self.queue[entry].token.clone());
+        if self.watch.is_some() {
+            return self.run_watched(&token, &statement, number);
+        }
         let serving: BTreeSet<bool> =
             self.members.iter().map(|m| m.tables.get(TARGET) == Some(&NEW)).collect();
         let member = self.members.iter_mut().find(|m| m.number == number).expect("a member");
-        let refused = member.refuses.iter().find(|(action, _)| token.contains(&format!(":{action}:")));
-        if let Some((_, code)) = refused {
-            return *code;
+        if let Some(code) = member.refusal(&token) {
+            return code;
         }
         let (code, dropped) = execute_on(&mut member.tables, &statement.ddl);
         if let Some(generation) = dropped
@@ -354,8 +493,18 @@ impl Inner {
         own.chain(self.foreign.iter().cloned()).collect()
     }
 
+    fn run_watched(&mut self, token: &str, statement: &Statement, number: u32) -> u32 {
+        let at = self.members.iter().position(|m| m.number == number).expect("a member");
+        if let Some(code) = self.members[at].refusal(token) {
+            return code;
+        }
+        self.watched(|watch, inner| watch.runs(inner, number, token, &statement.ddl));
+        execute_on(&mut self.members[at].tables, &statement.ddl).0
+    }
+
     pub fn rows(&self, tokens: &[&str]) -> Vec<QueueRow> {
-        let entries = self.queue.iter().filter(|e| !e.gone && tokens.contains(&e.token.as_str()));
+        let visible = |e: &&Entry| !e.gone && e.queued_ms + self.stale_ms <= self.now.boot_ms;
+        let entries = self.queue.iter().filter(visible).filter(|e| tokens.contains(&e.token.as_str()));
         entries
             .flat_map(|entry| {
                 entry.hosts.iter().map(|number| {
