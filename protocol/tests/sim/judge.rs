@@ -128,6 +128,11 @@ fn said(inner: &mut Inner, judged: Result<(), String>) {
     }
 }
 
+/// The publication's receipt is stored.
+fn receipted(record: &Record) -> bool {
+    record.payload.dispatches.first().is_some_and(|d| d.receipt.is_some())
+}
+
 fn serves(inner: &Inner, target: &str, generation: u64) -> bool {
     inner.members.iter().all(|m| m.tables.get(target) == Some(&generation))
 }
@@ -179,7 +184,7 @@ impl Ghost {
         }
         let residue = self.residue.contains(&target);
         let operation = self.operations.get_mut(&next.operation).ok_or("a row of nobody")?;
-        operation.receipted = next.payload.dispatches.first().is_some_and(|d| d.receipt.is_some());
+        operation.receipted = receipted(&next);
         let ended = next.phase == Phase::Completed && !operation.completed;
         operation.completed |= ended;
         operation.closed |= next.phase.is_final() && !next.payload.verdicts.is_empty();
@@ -221,9 +226,7 @@ impl Ghost {
                 return Err("C-14: dispatched before root and version were shown".into());
             }
             operation.predecessor = inner.members[0].tables.get(target).copied();
-        } else if !operation.receipted
-            && !next.payload.dispatches.first().is_some_and(|d| d.receipt.is_some())
-        {
+        } else if !(operation.receipted || receipted(next)) {
             return Err("G-1: cleanup without a stored receipt of the publication".into());
         } else if !residue && !serves(inner, target, operation.desired) {
             return Err("G-1: cleanup while a member does not serve the desired generation".into());
