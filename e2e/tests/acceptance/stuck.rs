@@ -20,11 +20,14 @@ pub const CASES: &[(&str, usize, Case)] = &[
     ("stuck_dead_member_is_named", 2, |s| Box::pin(dead(s))),
 ];
 
-async fn publish(s: &Stage) -> Result<Generations> {
+/// Made ON CLUSTER, hence before a worker is stopped.
+async fn prepared(s: &Stage) -> Result<Generations> {
     s.tables(true, 5).await?;
-    let generations = s.generations().await?;
-    s.env.publish(&s.publication(5)).await?;
-    Ok(generations)
+    s.generations().await
+}
+
+async fn publish(s: &Stage) -> Result<()> {
+    s.env.publish(&s.publication(5)).await
 }
 
 async fn own_entry(s: &Stage) -> Result<String> {
@@ -74,8 +77,9 @@ async fn goes_through(s: &Stage) -> Result<()> {
 /// Named also by an operator that starts in the middle of it.
 // proves: K13, F
 async fn worker(s: &mut Stage) -> Result<()> {
+    let generations = prepared(s).await?;
     s.env.cluster.member(1)?.ddl_pause().await?;
-    let generations = publish(s).await?;
+    publish(s).await?;
     let object = named(s, "WorkerStopped", 1, &["its DDL worker takes no entry"]).await?;
     expect("replica 2", &replica(&object, 1), &("Pending", "InProgress"))?;
     s.forget().await?;
@@ -87,6 +91,7 @@ async fn worker(s: &mut Stage) -> Result<()> {
 
 // proves: K13, F
 async fn running(s: &mut Stage) -> Result<()> {
+    prepared(s).await?;
     s.env.cluster.member(1)?.ddl_hold("EXCHANGE").await?;
     publish(s).await?;
     named(s, "StatementRunning", 1, &["has begun the statement and is not done"]).await?;
@@ -97,6 +102,7 @@ async fn running(s: &mut Stage) -> Result<()> {
 // proves: K13, F
 async fn older_entry(s: &mut Stage) -> Result<()> {
     const BLOCKER: &str = "CREATE DATABASE IF NOT EXISTS blocker ON CLUSTER main";
+    prepared(s).await?;
     s.env.cluster.member(1)?.ddl_hold("blocker").await?;
     // Sent without waiting for the hosts, so its answer says nothing (159); the queue does.
     let _ = s.env.cluster.member(0)?.sql_with(BLOCKER, &[("distributed_ddl_task_timeout", "0")]).await;
@@ -115,6 +121,7 @@ async fn older_entry(s: &mut Stage) -> Result<()> {
 /// The first endpoint, through which the queue is scanned as long as it can reach Keeper.
 // proves: K13, D-3
 async fn keeper(s: &mut Stage) -> Result<()> {
+    prepared(s).await?;
     s.env.cluster.member(0)?.ddl_pause().await?;
     publish(s).await?;
     s.status("PartialInProgress", |o| o["status"]["classification"] == "PartialInProgress").await?;
@@ -130,6 +137,7 @@ async fn keeper(s: &mut Stage) -> Result<()> {
 
 // proves: K13, B-2
 async fn dead(s: &mut Stage) -> Result<()> {
+    prepared(s).await?;
     s.env.cluster.member(1)?.ddl_pause().await?;
     publish(s).await?;
     s.status("PartialInProgress", |o| o["status"]["classification"] == "PartialInProgress").await?;
