@@ -173,6 +173,31 @@ async fn play(ui: &Terminal, slot: &mut Option<Environment>) -> Result<(), Failu
     })
 }
 
+/// Rows go in past SQL: the test bed's engine has replication of its own, and INSERT into a Replicated table waits in vain.
+fn table_of_your_own(ui: &Terminal, env: &Environment) {
+    ui.text("A table of your own: the candidate on every member, its rows (test bed only: INSERT cannot), the manifest:");
+    if let Some(member) = env.cluster.members.first() {
+        let (user, password) = member.login();
+        ui.quote(&format!(
+            "curl -sS -u {user}:{password} http://{}/ --data-binary \"CREATE TABLE shop.orders__pub_mine ON CLUSTER main AS shop.orders\"",
+            member.spec.http()
+        ));
+    }
+    for member in &env.cluster.members {
+        ui.quote(&format!(
+            r#"curl -sS http://{}/load -d '{{"database":"shop","table":"orders__pub_mine","rows":7,"start":0}}'"#,
+            member.spec.admin()
+        ));
+    }
+    ui.quote("sed 's/20261130/mine/g; s/1482233/7/' config/samples/author.yaml > mine.yaml; publication-operator plan -f mine.yaml && kubectl apply -f mine.yaml");
+    ui.text("A replica whose DDL worker is paused, as in part 6 (and resumed):");
+    if let Some(member) = env.cluster.members.last() {
+        for what in ["pause", "resume"] {
+            ui.quote(&format!("curl -sS -X POST http://{}/ddl/{what}", member.spec.admin()));
+        }
+    }
+}
+
 fn keep_running(ui: &Terminal, env: &Environment) {
     let shown = |path: Result<std::path::PathBuf>, name: &str| {
         path.map_or_else(|_| name.to_owned(), |path| path.display().to_string())
@@ -203,6 +228,7 @@ fn keep_running(ui: &Terminal, env: &Environment) {
             member.spec.shown()
         ));
     }
+    table_of_your_own(ui, env);
     ui.text(&format!("Logs: {}", env.work.path().display()));
     ui.line("");
     ui.line(&ui.paint(Tone::Strong, "Ctrl-C here stops everything; nothing is left behind."));
