@@ -45,7 +45,7 @@ pub fn table(report: &Report) -> String {
 
 fn closing(report: &Report) -> String {
     let text = match report.verdict {
-        Verdict::Healthy => "Healthy: the cluster holds no publication up.",
+        Verdict::Healthy => "Healthy: nothing here refuses a publication; what is marked WARN may delay one.",
         Verdict::Blocked => "Blocked: somebody must change what is marked BLOCK.",
         Verdict::Waiting => "Waiting: it may become healthy by itself.",
         Verdict::Unknown => "Could not tell: what is marked UNKNOWN could not be read.",
