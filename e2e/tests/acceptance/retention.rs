@@ -17,8 +17,9 @@ pub const CASES: &[(&str, usize, Case)] = &[
 // proves: C-1
 async fn finished_objects_expire(s: &mut Stage) -> Result<()> {
     s.tables(true, 5).await?;
-    let mut missing = s.publication(5).candidate("orders__pub_9");
-    missing.name = format!("{}-missing", missing.name);
+    // Of another target: one that is older than what was published would be superseded, which is an end.
+    let name = format!("{}-missing", s.name());
+    let missing = Publication::new(SPACE, &name, &s.database, "items", 5);
     s.env.publish(&missing).await?;
     let blocked = |o: &Value| (o["status"]["outcome"] == "Blocked").then_some(());
     s.wait(&missing.name, "Blocked", blocked).await?;
