@@ -90,7 +90,7 @@ async fn references(s: &Stage) -> Result<Vec<Bad>> {
     core(s, "Secret", "keyless", json!({})).await?;
     core(s, "Secret", "binary", binary).await?;
     core(s, "ConfigMap", "no-ca", json!({"data": {"ca.crt": "not a certificate"}})).await?;
-    let first = s.env.proxy(0)?.address().to_string();
+    let both = format!("{}, {}", s.env.proxy(0)?.address(), s.env.proxy(1)?.address());
     let secret = |name: &'static str| move |spec: &mut Value| spec["auth"]["secretRef"]["name"] = name.into();
     let invalid = "CREDENTIALS_INVALID";
     Ok(vec![
@@ -98,7 +98,7 @@ async fn references(s: &Stage) -> Result<Vec<Bad>> {
             s,
             "wrong-password",
             "ACCESS_DENIED",
-            format!("{first}: user or password refused; check the Secret of {USER}"),
+            format!("{both}: user or password refused; check the Secret of {USER}"),
             secret("wrong"),
         ),
         bad(
@@ -177,7 +177,7 @@ async fn endpoints(s: &Stage) -> Result<(Vec<Bad>, Vec<Misbehaving>, FaultProxy)
     clusters.push(bad(s, "http-on-https", "ENDPOINT_UNAVAILABLE", format!("{label}: {unusable}"), |spec| {
         spec["members"][0]["endpoint"] = format!("http://{label}").into();
     }));
-    let message = format!("{}: {unusable}", first.address());
+    let message = format!("{}, {}: {unusable}", first.address(), second.address());
     clusters.push(bad(s, "https-on-http", "ENDPOINT_UNAVAILABLE", message, encrypted));
     let nobody = format!("127.0.0.1:1: {unusable}");
     clusters.push(bad(s, "nobody", "ENDPOINT_UNAVAILABLE", nobody, |spec| {
