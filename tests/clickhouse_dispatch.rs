@@ -8,9 +8,10 @@ use clickhouse_support::{Script, Server, answer, connection, intent, server_uuid
 use publication_operator::clickhouse::{Clock, DistributedDdl};
 use publication_protocol::authority::{DispatchPermit, Mutation, MutationAnswer, MutationOutcome, Now};
 use publication_protocol::driver::{Call, Driver, Input, Memory, Tick};
+use publication_protocol::facade::FacadeSeen;
 use publication_protocol::generation::{Replication, TableFact, TableRow, table_fact};
 use publication_protocol::identity::{Names, Random, RootId, ServerUuid};
-use publication_protocol::inventory::ClusterRow;
+use publication_protocol::inventory::{ClusterRow, Inventory, Member};
 use publication_protocol::limits::DISPATCH_PERMIT_MS_MAX;
 use publication_protocol::ports::{
     AuthorityRead, Ddl, Health, MemberAnswer, MembersAnswer, Order, SendOutcome,
@@ -76,6 +77,17 @@ fn members() -> MembersAnswer {
     MembersAnswer { members: servers().into_iter().enumerate().map(member).collect(), failures: vec![] }
 }
 
+fn inventory() -> Inventory {
+    let member = |(at, server_uuid): (u32, ServerUuid)| Member {
+        shard: 1,
+        replica: at,
+        host: format!("h{at}"),
+        port: 9000,
+        server_uuid,
+    };
+    Inventory { cluster: "main".into(), members: (1..).zip(servers()).map(member).collect() }
+}
+
 /// Nothing in the way.
 fn preflight(ask: &PreflightAsk) -> PreflightAnswer {
     let table = |database: &str, table: &str| TableName { database: database.into(), table: table.into() };
@@ -130,6 +142,9 @@ fn permit() -> (DispatchPermit, Order) {
         };
         input = match driver.next(input, &tick) {
             Call::ReadSlot(_) => Input::Slot(AuthorityRead {
+                facades: servers()
+                    .map(|server| (server, FacadeSeen::of("publication", root, &inventory())))
+                    .to_vec(),
                 rows: servers().map(|server| (server, stored.clone())).to_vec(),
                 failures: vec![],
             }),

@@ -69,6 +69,12 @@ impl Keeper {
         Ok(rows)
     }
 
+    /// Takes a row away, as a Keeper that was restored to a state before it.
+    pub async fn forget_row(&self, root: &str, row: &KeeperRow) -> Result<()> {
+        let path = format!("{KEEPER_MAP_PREFIX}/{}/data/{}", root.trim_matches('/'), row.znode);
+        self.client().await?.delete(&path, None).await.context(format!("delete {path}"))
+    }
+
     /// Roots of all KeeperMap tables, as `keeper_map_rows` takes them (searched to a depth of four).
     pub async fn keeper_map_roots(&self) -> Result<Vec<String>> {
         let client = self.client().await?;

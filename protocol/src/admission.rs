@@ -145,6 +145,11 @@ pub fn read_failure(endpoint: &str, failure: ReadFailure) -> Finding {
             "B-5",
             at("the facade is missing; see the PublicationCluster's condition FacadeReady"),
         ),
+        ReadFailure::UnknownCluster => Finding::block(
+            ErrorCode::UnsupportedTopology,
+            "B-1",
+            at("the server does not know the cluster; check clusterName, and remote_servers there"),
+        ),
         ReadFailure::Malformed => Finding::block(
             ErrorCode::EndpointUnavailable,
             "B-2",

@@ -6,7 +6,7 @@ use crate::code::ErrorCode;
 use crate::identity::{RootId, ServerUuid};
 use crate::inventory::Inventory;
 use crate::limits::RECORD_BYTES_MAX;
-use crate::record::{RawRow, RecordError};
+use crate::record::{RawRow, RecordError, VersionedRow};
 use serde::{Deserialize, Serialize};
 
 /// Fixed name of the facade in the platform's control database.
@@ -34,6 +34,67 @@ pub struct FacadeFact {
     pub tables: Vec<FacadeTable>,
 }
 
+/// The facade as a member shows it together with a slot: a pass uses none whose identity it did not see.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct FacadeSeen {
+    /// None = the catalog does not show it.
+    pub table: Option<FacadeTable>,
+    /// The reserved row; none = there is none.
+    pub binding: Option<VersionedRow>,
+}
+
+impl FacadeSeen {
+    /// As it is where nothing is wrong.
+    pub fn of(database: &str, root: RootId, inventory: &Inventory) -> Self {
+        let table = FacadeTable { database: database.to_owned(), root: Some(root), schema_matches: true };
+        let binding = VersionedRow { row: FacadeBinding::of(inventory).encode(), version: 0 };
+        Self { table: Some(table), binding: Some(binding) }
+    }
+}
+
+/// F-2: whether every member that answered has the facade of this root. One that was made anew elsewhere shows an
+/// empty slot, and would let a second authority over the same tables begin.
+pub(crate) fn under_root(root: RootId, facades: &[(ServerUuid, FacadeSeen)]) -> Result<(), Finding> {
+    for (server, seen) in facades {
+        let Some(table) = &seen.table else {
+            let message = format!("server {server} does not show the facade's definition; looking again");
+            return Err(Finding::wait(ErrorCode::AuthorityUnavailable, "B-5", message));
+        };
+        if table.root != Some(root) {
+            let message = format!(
+                "the facade on server {server} is not the one of root {root} any more; nothing is done, see docs/recovery.md"
+            );
+            return Err(Finding::block(ErrorCode::AuthorityLost, "F-2", message));
+        }
+    }
+    Ok(())
+}
+
+/// B-5 (m): whether the facade, as every member shows it, is one and bound to exactly these members.
+pub(crate) fn bound_to(inventory: &Inventory, facades: &[(ServerUuid, FacadeSeen)]) -> Result<(), Finding> {
+    let differs =
+        |(_, seen): &&(ServerUuid, FacadeSeen)| seen.table.as_ref().is_none_or(|table| !table.schema_matches);
+    if let Some((server, _)) = facades.iter().find(differs) {
+        let message = format!("server {server}: {FACADE_TABLE} has another schema than this operator's");
+        return Err(Finding::block(ErrorCode::CapabilityMissing, "B-5", message));
+    }
+    let first = facades.first().and_then(|(_, seen)| seen.binding.as_ref());
+    if facades.iter().any(|(_, seen)| seen.binding.as_ref() != first) {
+        let message = "members read different versions of the facade's binding row; reading again";
+        return Err(Finding::wait(ErrorCode::AuthorityUnavailable, "C-13", message));
+    }
+    match first {
+        Some(binding) => FacadeBinding::of(inventory).matches(&binding.row),
+        None => Err(unbound()),
+    }
+}
+
+/// B-6: the row is written before the facade is used, and never deleted.
+pub fn unbound() -> Finding {
+    let message = "the facade's binding row is gone; nothing is done, see docs/recovery.md";
+    Finding::block(ErrorCode::AuthorityLost, "B-6", message)
+}
+
 /// What was known before looking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct FacadeMemory {
@@ -52,6 +113,8 @@ pub enum FacadeDecision {
     Draw,
     /// Create where absent; harmless to repeat with the same root.
     Create(RootId),
+    /// Absent everywhere although it was in use: no new root without the platform's word (B-6).
+    Lost,
     /// Somebody must look.
     Blocked(Finding),
 }
@@ -83,11 +146,7 @@ pub fn decide(control_database: &str, facts: &[FacadeFact], memory: FacadeMemory
             _ if planted!(BootstrapOverLostAuthority) => FacadeDecision::Draw,
             None if !memory.was_ready => FacadeDecision::Draw,
             Some(root) if !memory.was_ready => FacadeDecision::Create(root),
-            _ => FacadeDecision::Blocked(Finding::block(
-                ErrorCode::AuthorityLost,
-                "B-6",
-                "the facade is gone from every member; no new root is drawn, see docs/recovery.md",
-            )),
+            _ => FacadeDecision::Lost,
         };
     };
     let (root, known) = match memory.root.filter(|_| !planted!(OtherRoot)) {
@@ -244,9 +303,9 @@ mod tests {
         let absent = members(&[None, None]);
         assert_eq!(decide("p", &absent, memory(None, false)), FacadeDecision::Draw);
         assert_eq!(decide("p", &absent, memory(Some(root(1)), false)), FacadeDecision::Create(root(1)));
-        assert_eq!(code(decide("p", &absent, memory(Some(root(1)), true))), Some(ErrorCode::AuthorityLost));
+        assert_eq!(decide("p", &absent, memory(Some(root(1)), true)), FacadeDecision::Lost);
         // The cluster's object was made anew, but a publication has shown a root.
-        assert_eq!(code(decide("p", &absent, memory(None, true))), Some(ErrorCode::AuthorityLost));
+        assert_eq!(decide("p", &absent, memory(None, true)), FacadeDecision::Lost);
     }
 
     // proves: B-5, B-6, J-4

@@ -34,6 +34,7 @@ pub mod identity;
 pub mod intent;
 pub mod inventory;
 pub mod limits;
+pub mod loss;
 #[cfg(any(test, publication_model))]
 mod model;
 pub mod phase;

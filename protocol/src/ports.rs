@@ -1,6 +1,7 @@
 //! The small ports behind which every effect lives. Nothing here retries; what is not surely known is `Unknown`.
 
 use crate::authority::{DispatchPermit, Mutation, MutationAnswer, Now};
+use crate::facade::FacadeSeen;
 use crate::generation::TableFact;
 use crate::identity::{CorrelationToken, Random, RootId, ServerUuid};
 use crate::inventory::ClusterRow;
@@ -22,6 +23,8 @@ pub enum ReadFailure {
     AccessDenied,
     /// The table does not exist on the server that was asked.
     NoTable,
+    /// The server that was asked has no such cluster.
+    UnknownCluster,
     /// The server answered something that does not decode.
     Malformed,
     /// Keeper does not answer the server.
@@ -35,6 +38,8 @@ pub enum ReadFailure {
 pub struct AuthorityRead {
     /// By member; a row that is absent there is `None`.
     pub rows: Vec<(ServerUuid, Option<VersionedRow>)>,
+    /// B-5: what was read it from, by member, of the same moment.
+    pub facades: Vec<(ServerUuid, FacadeSeen)>,
     /// Endpoints that gave nothing, with why; labels are host and port.
     pub failures: Vec<(String, ReadFailure)>,
 }

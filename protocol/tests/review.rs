@@ -6,13 +6,15 @@ mod support;
 use publication_protocol::admission::{Finding, Severity};
 use publication_protocol::authority::Mutation;
 use publication_protocol::driver::{Call, Driver, Input, Memory, Report, Standing, Tick, review};
+use publication_protocol::facade::{FacadeBinding, FacadeSeen};
+use publication_protocol::identity::RootId;
 use publication_protocol::intent::Intent;
 use publication_protocol::phase::Phase;
 use publication_protocol::ports::{AuthorityRead, MembersAnswer, ReadFailure};
 use publication_protocol::preflight::{Policy, PreflightAnswer};
 use publication_protocol::record::{Ending, Recent, Record, VersionedRow};
 use support::build::{
-    CANDIDATE, TARGET, admissible, intent, intent_of, names, now, random, record_in, server,
+    CANDIDATE, TARGET, admissible, intent, intent_of, inventory, names, now, random, record_in, root, server,
 };
 use support::facts::unobstructed;
 
@@ -53,7 +55,12 @@ fn first(
 
 fn slot(record: Option<&Record>) -> AuthorityRead {
     let row = record.map(|record| VersionedRow { row: record.encode(), version: 7 });
-    AuthorityRead { rows: vec![(server(1), row.clone()), (server(2), row)], failures: vec![] }
+    let facade = |n| (server(n), FacadeSeen::of("publication", root(), &inventory(2)));
+    AuthorityRead {
+        rows: vec![(server(1), row.clone()), (server(2), row)],
+        facades: vec![facade(1), facade(2)],
+        failures: vec![],
+    }
 }
 
 fn slots() -> Vec<AuthorityRead> {
@@ -73,6 +80,7 @@ fn slots() -> Vec<AuthorityRead> {
         });
         slots.push(slot(Some(&over)));
     }
+    slots.extend(wrong_facades());
     let mut unread = slot(None);
     unread.failures.push((String::from("h2:8443"), ReadFailure::Unavailable));
     let mut malformed = slot(Some(&record_in(Phase::Completed, 2)));
@@ -85,6 +93,34 @@ fn slots() -> Vec<AuthorityRead> {
     differing.rows[1].1 = None;
     slots.extend([unread, malformed, differing]);
     slots
+}
+
+/// B-5: made anew, bound to others, not bound, or not the same everywhere.
+fn wrong_facades() -> Vec<AuthorityRead> {
+    let mut other_root = slot(None);
+    other_root.facades[1].1 = FacadeSeen::of("publication", RootId::draw(&random(3)), &inventory(2));
+    let mut differing = slot(None);
+    differing.facades[1].1.binding = None;
+    let mut hidden = slot(None);
+    hidden.facades[0].1.table = None;
+    let everywhere = |binding: Option<FacadeBinding>| {
+        let mut read = slot(None);
+        for (_, seen) in &mut read.facades {
+            seen.binding = binding.as_ref().map(|b| VersionedRow { row: b.encode(), version: 3 });
+        }
+        read
+    };
+    let bound = FacadeBinding::of(&inventory(2));
+    let elsewhere = FacadeBinding { cluster: "other".into(), ..bound };
+    let others = FacadeBinding::of(&inventory(3));
+    vec![
+        other_root,
+        differing,
+        hidden,
+        everywhere(None),
+        everywhere(Some(elsewhere)),
+        everywhere(Some(others)),
+    ]
 }
 
 fn members() -> Vec<MembersAnswer> {

@@ -378,13 +378,16 @@ fn a_deleted_object_whose_status_lags_does_not_forget_what_is_in_flight() {
     let members = stepper.perform(call);
     stepper.until(members, |call| matches!(call, Call::ReadSlot(_)));
     let failures = vec![("h1:9000".into(), ReadFailure::Unavailable)];
-    let report = stepper.done(Input::Slot(AuthorityRead { rows: vec![], failures }));
+    let report = stepper.done(Input::Slot(AuthorityRead { failures, ..AuthorityRead::default() }));
     assert_eq!(report.end, End::Waiting, "{report:?}");
     // Without any sight of the slot, and without a witness, nothing can be in flight (C-14).
     let mut stepper = Stepper::new(&world, &deleted);
     stepper.next(Input::Begin);
     let failures = vec![("h1:9000".into(), ReadFailure::Unavailable)];
-    assert_eq!(stepper.done(Input::Slot(AuthorityRead { rows: vec![], failures })).end, End::Gone);
+    assert_eq!(
+        stepper.done(Input::Slot(AuthorityRead { failures, ..AuthorityRead::default() })).end,
+        End::Gone
+    );
 }
 
 // proves: C-8, C-11

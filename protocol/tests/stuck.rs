@@ -24,7 +24,7 @@ fn row(number: u64, host: u32, state: EntryState, age_s: u64) -> Backlog {
 }
 
 fn read(members: u32) -> AuthorityRead {
-    AuthorityRead { rows: (1..=members).map(|at| (server(at), None)).collect(), failures: vec![] }
+    AuthorityRead { rows: (1..=members).map(|at| (server(at), None)).collect(), ..AuthorityRead::default() }
 }
 
 /// Of members 2 and later, in a cluster of `members`, that have not finished.

@@ -2,15 +2,18 @@
 
 use super::connection::Connection;
 use super::error::mutation_outcome;
+use super::probe::Facade;
 use super::rows::SlotRow;
 use super::transport::{Answer, Endpoint};
 use super::{settings, sql};
 use futures::future::join_all;
 use publication_protocol::authority::{Mutation, MutationAnswer, MutationOutcome};
+use publication_protocol::facade::{BINDING_KEY, FacadeSeen};
 use publication_protocol::identity::ServerUuid;
 use publication_protocol::ports::{AuthorityRead, ControlTable, ReadFailure};
 use publication_protocol::record::{RawRow, VersionedRow};
 use rand::TryRngCore as _;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The KeeperMap facade behind a connection.
@@ -25,15 +28,18 @@ impl Authority {
         Self { connection }
     }
 
-    async fn slot(
-        &self,
-        endpoint: &Endpoint,
-        key: &str,
-    ) -> Result<(ServerUuid, Option<VersionedRow>), ReadFailure> {
-        let query = sql::slot(self.connection.control_database(), key);
-        let (server, rows) = self.connection.read::<SlotRow>(endpoint, &query).await?;
-        Ok((server, decode(rows, key)?))
+    async fn slot(&self, endpoint: &Endpoint, key: &str) -> Result<(ServerUuid, Seen), ReadFailure> {
+        let database = self.connection.control_database();
+        let (server, rows) = self.connection.read::<SlotRow>(endpoint, &sql::slot(database, key)).await?;
+        Ok((server, decode(rows, key, database)?))
     }
+}
+
+/// What one member shows of a slot and of the facade that it is in.
+#[derive(Debug)]
+struct Seen {
+    row: Option<VersionedRow>,
+    facade: FacadeSeen,
 }
 
 impl ControlTable for Authority {
@@ -43,7 +49,10 @@ impl ControlTable for Authority {
         let mut read = AuthorityRead::default();
         for (endpoint, answer) in endpoints.iter().zip(answers) {
             match answer {
-                Ok(row) => read.rows.push(row),
+                Ok((server, seen)) => {
+                    read.rows.push((server.clone(), seen.row));
+                    read.facades.push((server, seen.facade));
+                }
                 Err(failure) => read.failures.push((endpoint.label().to_owned(), failure)),
             }
         }
@@ -52,7 +61,7 @@ impl ControlTable for Authority {
 
     async fn read_exact(&self, server: &ServerUuid, key: &str) -> Option<(ServerUuid, Option<VersionedRow>)> {
         let endpoint = self.connection.endpoint_of(server).await?;
-        self.slot(endpoint, key).await.ok()
+        self.slot(endpoint, key).await.ok().map(|(server, seen)| (server, seen.row))
     }
 
     async fn mutate(&self, server: &ServerUuid, mutation: &Mutation) -> MutationAnswer {
@@ -93,18 +102,32 @@ fn query_id() -> Option<String> {
     Some(format!("chpub1-cas-{:032x}", u128::from_be_bytes(bytes)))
 }
 
-/// One row that says who answers, and at most one with the key that was asked for.
-fn decode(rows: Vec<SlotRow>, key: &str) -> Result<Option<VersionedRow>, ReadFailure> {
-    let (found, witness): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.found != 0);
-    let mut found = found.into_iter();
-    match (witness.len(), found.next(), found.next()) {
-        (1, None, _) => Ok(None),
-        (1, Some(row), None) if row.target_key == key => {
-            let version = u64::try_from(row.version).map_err(|_| ReadFailure::Malformed)?;
-            Ok(Some(VersionedRow { row: raw(row), version }))
+/// One row that says who answers, the facade's definition if the catalog shows it, and at most one row of each key.
+fn decode(rows: Vec<SlotRow>, key: &str, database: &str) -> Result<Seen, ReadFailure> {
+    let (mut witnesses, mut table, mut by_key) = (0, None, BTreeMap::new());
+    for row in rows {
+        let repeated = match row.found {
+            0 => {
+                witnesses += 1;
+                witnesses > 1
+            }
+            1 if row.target_key == key || row.target_key == BINDING_KEY => {
+                let version = u64::try_from(row.version).map_err(|_| ReadFailure::Malformed)?;
+                let key = row.target_key.clone();
+                by_key.insert(key, VersionedRow { row: raw(row), version }).is_some()
+            }
+            2 => table.replace(Facade::read(database, &row.payload).as_fact(database)).is_some(),
+            _ => return Err(ReadFailure::Malformed),
+        };
+        if repeated {
+            return Err(ReadFailure::Malformed);
         }
-        _ => Err(ReadFailure::Malformed),
     }
+    if witnesses == 0 {
+        return Err(ReadFailure::Malformed);
+    }
+    let binding = by_key.get(BINDING_KEY).cloned();
+    Ok(Seen { row: by_key.remove(key), facade: FacadeSeen { table, binding } })
 }
 
 fn raw(row: SlotRow) -> RawRow {

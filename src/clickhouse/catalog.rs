@@ -3,12 +3,13 @@
 use super::ask::From;
 use super::connection::Connection;
 use super::members::{Facts, answers};
-use super::rows::{ExistsRow, IdentityRow};
+use super::rows::{ExistsRow, IdentityRow, NameRow};
 use super::sql;
 use super::transport::Endpoint;
 use futures::future::{join_all, try_join_all};
 use futures::try_join;
 use publication_protocol::generation::TableFact;
+use publication_protocol::identity::ServerUuid;
 use publication_protocol::ports::{Catalog, MemberAnswer, MembersAnswer, MembersAsk, ReadFailure, Scope};
 use publication_protocol::preflight::{PreflightAnswer, PreflightAsk};
 use std::sync::Arc;
@@ -78,6 +79,40 @@ impl MemberCatalog {
         Ok(member)
     }
 
+    /// B-6: what every member has under these names, and under retired names of these targets; by member. A name that
+    /// is absent is surely so, not hidden (K19).
+    ///
+    /// # Errors
+    /// The first endpoint that gave nothing, with why.
+    pub async fn borne(
+        &self,
+        database: &str,
+        names: &[&str],
+        targets: &[&str],
+    ) -> Result<Vec<(ServerUuid, Vec<String>)>, (String, ReadFailure)> {
+        let query = &sql::borne(database, names, targets);
+        let looks = self.connection.endpoints().iter().map(|endpoint| async move {
+            let found = self.borne_at(endpoint, (database, names), query).await;
+            found.map_err(|failure| (endpoint.label().to_owned(), failure))
+        });
+        try_join_all(looks).await
+    }
+
+    async fn borne_at(
+        &self,
+        endpoint: &Endpoint,
+        (database, names): (&str, &[&str]),
+        query: &sql::Inner,
+    ) -> Result<(ServerUuid, Vec<String>), ReadFailure> {
+        let (server, _) = self.connection.identify(endpoint).await?;
+        let rows = From::Server(endpoint, &server).rows::<NameRow>(&self.connection, query).await?;
+        let found: Vec<String> = rows.into_iter().map(|row| row.name).collect();
+        for name in names.iter().filter(|name| !found.iter().any(|f| f == *name)) {
+            self.is_absent(endpoint, database, name).await?;
+        }
+        Ok((server, found))
+    }
+
     /// [`Self::surely_absent`] at the endpoint of each member that has one.
     async fn all_surely_absent(
         &self,
@@ -102,16 +137,17 @@ impl MemberCatalog {
         database: &str,
         member: &MemberAnswer,
     ) -> Result<(), ReadFailure> {
-        let looks = absent(member).map(|name| async move {
-            let rows = self.connection.read_any::<ExistsRow>(endpoint, &sql::exists(database, name)).await?;
-            match rows.as_slice() {
-                [ExistsRow { result: 0 }] => Ok(()),
-                // It came into being between two looks: the next pass sees it.
-                [ExistsRow { result: 1 }] => Err(ReadFailure::Unavailable),
-                _ => Err(ReadFailure::Malformed),
-            }
-        });
-        try_join_all(looks).await.map(|_| ())
+        try_join_all(absent(member).map(|name| self.is_absent(endpoint, database, name))).await.map(|_| ())
+    }
+
+    async fn is_absent(&self, endpoint: &Endpoint, database: &str, name: &str) -> Result<(), ReadFailure> {
+        let rows = self.connection.read_any::<ExistsRow>(endpoint, &sql::exists(database, name)).await?;
+        match rows.as_slice() {
+            [ExistsRow { result: 0 }] => Ok(()),
+            // It came into being between two looks: the next pass sees it.
+            [ExistsRow { result: 1 }] => Err(ReadFailure::Unavailable),
+            _ => Err(ReadFailure::Malformed),
+        }
     }
 
     async fn facts(&self, from: From<'_>, ask: &MembersAsk) -> Result<Facts, ReadFailure> {

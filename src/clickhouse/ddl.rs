@@ -120,6 +120,26 @@ impl DistributedDdl {
     }
 }
 
+impl DistributedDdl {
+    /// B-6: the rows of every entry with our prefix.
+    pub async fn all_ours(&self) -> Result<Vec<QueueRow>, ReadFailure> {
+        self.scan_by(&sql::all_ours(self.connection.cluster())).await
+    }
+
+    async fn scan_by(&self, query: &sql::Sql) -> Result<Vec<QueueRow>, ReadFailure> {
+        let mut last = ReadFailure::Unavailable;
+        for endpoint in self.connection.endpoints() {
+            match self.scan_at(endpoint, query).await {
+                // An endpoint that cannot be reached, or that cannot reach Keeper, is passed over; what else one says, the
+                // others would say too.
+                Err(failure @ (ReadFailure::Unavailable | ReadFailure::KeeperUnavailable)) => last = failure,
+                answer => return answer,
+            }
+        }
+        Err(last)
+    }
+}
+
 impl Ddl for DistributedDdl {
     async fn send(&self, permit: DispatchPermit, order: &Order) -> SendOutcome {
         // A permit is for one action: another kind of statement is a bug of the caller, and nothing is sent.
@@ -151,17 +171,7 @@ impl Ddl for DistributedDdl {
         if tokens.is_empty() {
             return Ok(Vec::new());
         }
-        let query = sql::queue(cluster, tokens);
-        let mut last = ReadFailure::Unavailable;
-        for endpoint in self.connection.endpoints() {
-            match self.scan_at(endpoint, &query).await {
-                // An endpoint that cannot be reached, or that cannot reach Keeper, is passed over; what else one says, the
-                // others would say too.
-                Err(failure @ (ReadFailure::Unavailable | ReadFailure::KeeperUnavailable)) => last = failure,
-                answer => return answer,
-            }
-        }
-        Err(last)
+        self.scan_by(&sql::queue(cluster, tokens)).await
     }
 
     async fn backlog(&self, cluster: &str) -> Result<Vec<Backlog>, ReadFailure> {

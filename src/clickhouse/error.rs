@@ -103,6 +103,7 @@ const READ_FAILURES: &[(u32, ReadFailure)] = &[
     (497, ReadFailure::AccessDenied),
     (60, ReadFailure::NoTable),
     (81, ReadFailure::NoTable),
+    (701, ReadFailure::UnknownCluster),    // CLUSTER_DOESNT_EXIST
     (225, ReadFailure::KeeperUnavailable), // NO_ZOOKEEPER
     (242, ReadFailure::KeeperUnavailable), // TABLE_IS_READ_ONLY
     (KEEPER_EXCEPTION, ReadFailure::KeeperUnavailable),
@@ -229,6 +230,7 @@ mod tests {
             (279, Unknown, ReadFailure::Unavailable),
             (394, Unknown, ReadFailure::Unavailable),
             (425, Unknown, ReadFailure::Unavailable),
+            (701, Unknown, ReadFailure::UnknownCluster),
             (999, Unknown, ReadFailure::KeeperUnavailable),
             (4_000_000_000, Unknown, ReadFailure::Unavailable),
         ] {

@@ -60,6 +60,8 @@ rows! {
         partition_key: String,
         sampling_key: String,
     }
+    /// [`super::sql::borne`]
+    NameRow { name: String }
     /// [`super::sql::replication`]
     ReplicationRow { table: String, zookeeper_name: String, zookeeper_path: String, replica_name: String }
     /// [`super::sql::health`]
@@ -80,7 +82,7 @@ rows! {
     MutationRow { mutation_id: String }
     /// [`super::sql::count`]
     CountRow { rows: u64 }
-    /// [`super::sql::slot`]
+    /// [`super::sql::slot`]; `found` tells who answers (0), a row of the facade (1), and its definition, as `payload` (2).
     SlotRow {
         found: u8,
         target_key: String,

@@ -5,8 +5,10 @@
 //! the server that gave them.
 
 use publication_protocol::authority::Mutation;
-use publication_protocol::identity::{CorrelationToken, RootId};
+use publication_protocol::facade::BINDING_KEY;
+use publication_protocol::identity::{CorrelationToken, RETIRED_INFIX, RootId, TOKEN_PREFIX};
 use publication_protocol::sqltext::{Ddl, Statement, TableName};
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// The facade's table, in the platform's control database (B-5).
@@ -230,6 +232,20 @@ pub fn tables(database: &str, names: &[&str]) -> Inner {
     ))
 }
 
+/// B-6: which of these names are borne, and which retired names of these targets.
+pub fn borne(database: &str, names: &[&str], targets: &[&str]) -> Inner {
+    let retired: Vec<String> = targets
+        .iter()
+        .map(|target| format!(" OR startsWith(name, {})", literal(&format!("{target}{RETIRED_INFIX}"))))
+        .collect();
+    Inner(format!(
+        "SELECT {SERVER}, name FROM system.tables WHERE database = {} AND (name IN ({}){})",
+        literal(database),
+        literals(names.iter().copied()),
+        retired.concat()
+    ))
+}
+
 /// Where the names replicate. Only columns that cost no Keeper request.
 pub fn replication(database: &str, names: &[&str]) -> Inner {
     Inner(format!(
@@ -279,21 +295,46 @@ pub fn count(database: &str, name: &str) -> Inner {
     ))
 }
 
-/// The slot, behind a row that is always there and says who answers: an absent key must be told from no answer.
+/// The slot, behind a row that is always there and says who answers: an absent key must be told from no answer. Beside
+/// it, in the same answer, what shows whose facade it is: its binding row and its definition (B-5).
 pub fn slot(control_database: &str, key: &str) -> Sql {
+    let keys: BTreeSet<&str> = BTreeSet::from([key, BINDING_KEY]);
     Sql(format!(
         "SELECT {SERVER}, toUInt8(0) AS found, '' AS target_key, '' AS operation_id, '' AS fence_token, '' AS phase, \
          toUInt64(0) AS dispatch_epoch, '' AS payload, '' AS payload_sha256, toInt64(0) AS version \
          UNION ALL SELECT {SERVER}, toUInt8(1) AS found, target_key, operation_id, fence_token, phase, \
          dispatch_epoch, payload, toString(payload_sha256) AS payload_sha256, toInt64(_version) AS version \
-         FROM {} WHERE target_key = {}",
+         FROM {} WHERE target_key IN ({}) \
+         UNION ALL SELECT {SERVER}, toUInt8(2) AS found, '' AS target_key, '' AS operation_id, '' AS fence_token, \
+         '' AS phase, toUInt64(0) AS dispatch_epoch, create_table_query AS payload, '' AS payload_sha256, \
+         toInt64(0) AS version FROM system.tables WHERE database = {} AND name = {}",
         facade(control_database),
-        literal(key)
+        literals(keys),
+        literal(control_database),
+        literal(FACADE_TABLE),
     ))
 }
 
-/// D-3, from one scan, behind a row that says who answers. The exception's text never leaves the server.
+/// D-3, from one scan, behind a row that says who answers.
 pub fn queue(cluster: &str, tokens: &[CorrelationToken]) -> Sql {
+    entries(&format!(
+        "cluster = {} AND settings['log_comment'] IN ({})",
+        literal(cluster),
+        literals(tokens.iter().map(CorrelationToken::as_str))
+    ))
+}
+
+/// B-6: every entry of ours, whatever became of it. A text that the server cannot parse has no cluster.
+pub fn all_ours(cluster: &str) -> Sql {
+    entries(&format!(
+        "cluster IN ({}) AND startsWith(settings['log_comment'], {})",
+        literals([cluster, ""]),
+        literal(&format!("{TOKEN_PREFIX}:"))
+    ))
+}
+
+/// The exception's text never leaves the server.
+fn entries(which: &str) -> Sql {
     Sql(format!(
         "SELECT {SERVER}, '' AS entry, '' AS token, '' AS cluster, '' AS query, CAST(NULL AS Nullable(String)) AS host, \
          CAST(NULL AS Nullable(UInt16)) AS port, CAST(NULL AS Nullable(String)) AS status, \
@@ -301,9 +342,7 @@ pub fn queue(cluster: &str, tokens: &[CorrelationToken]) -> Sql {
          UNION ALL SELECT {SERVER}, entry, settings['log_comment'] AS token, cluster, query, host, port, \
          CAST(status AS Nullable(String)) AS status, CAST(exception_code AS Nullable(Int64)) AS exception_code, \
          toUInt8(multiIf(isNull(exception_text), 0, assumeNotNull(exception_text) = '', 1, 2)) AS exception_text \
-         FROM system.distributed_ddl_queue WHERE cluster = {} AND settings['log_comment'] IN ({})",
-        literal(cluster),
-        literals(tokens.iter().map(CorrelationToken::as_str))
+         FROM system.distributed_ddl_queue WHERE {which}"
     ))
 }
 

@@ -122,11 +122,13 @@ fn reads() {
         server(),
         facades(),
         settings(&["a"]),
+        borne(database, &names, &["it's", "t"]),
     ];
     let mut text: Vec<String> = inner.iter().map(|inner| inner.here().text().to_owned()).collect();
     text.push(tables(database, &names).everywhere(cluster).text().to_owned());
     text.push(exists(database, names[0]).text().to_owned());
     text.push(slot(database, "k'").text().to_owned());
+    text.push(all_ours("it's").text().to_owned());
     text.push(queue("it's", &[token.clone(), token]).text().to_owned());
     insta::assert_snapshot!(text.join("\n"));
 }

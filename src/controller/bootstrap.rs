@@ -4,6 +4,7 @@ use super::cluster::{Examined, project};
 use super::context::Context;
 use super::environment::{System, now};
 use super::kube_writes::{Version, apply_status_over};
+use super::loss::Loss;
 use crate::api::PublicationCluster;
 use crate::clickhouse::probe::{ServerProbe, probe};
 use crate::clickhouse::{Authority, BootstrapOutcome, Connection, DistributedDdl};
@@ -12,7 +13,7 @@ use publication_protocol::authority::{Mutation, MutationOutcome};
 use publication_protocol::canonical::Canonical;
 use publication_protocol::code::ErrorCode;
 use publication_protocol::facade::{
-    BINDING_KEY, FACADE_TABLE, FacadeBinding, FacadeDecision, FacadeFact, FacadeMemory, decide,
+    BINDING_KEY, FACADE_TABLE, FacadeBinding, FacadeDecision, FacadeFact, FacadeMemory, decide, unbound,
 };
 use publication_protocol::identity::{Action, CorrelationToken, RootId};
 use publication_protocol::inventory::Inventory;
@@ -37,6 +38,7 @@ pub(super) async fn facade(
     inventory: &Inventory,
     servers: &[ServerProbe],
     memory: FacadeMemory,
+    examined: &mut Examined,
 ) -> Result<RootId, Finding> {
     let database = connection.control_database();
     match decide(database, &facts(database, inventory, servers), memory) {
@@ -48,12 +50,28 @@ pub(super) async fn facade(
             }
             create(ctx, connection, inventory, root).await
         }
-        FacadeDecision::Draw => {
-            let root = RootId::draw(&System.random());
-            record_root(ctx, cluster, root).await?;
-            create(ctx, connection, inventory, root).await
+        FacadeDecision::Lost => {
+            let loss = Loss { ctx, cluster: cluster.0, connection, inventory };
+            // Whatever stands against it, the facade is not ready.
+            loss.accept_gone(memory.root).await.map_err(|finding| Finding { rule: "B-6", ..finding })?;
+            draw(ctx, cluster, connection, inventory, examined).await
         }
+        FacadeDecision::Draw => draw(ctx, cluster, connection, inventory, examined).await,
     }
+}
+
+async fn draw(
+    ctx: &Context,
+    cluster: (&PublicationCluster, &Version),
+    connection: &Arc<Connection>,
+    inventory: &Inventory,
+    examined: &mut Examined,
+) -> Result<RootId, Finding> {
+    let root = RootId::draw(&System.random());
+    examined.root = Some(root);
+    examined.drawn = true;
+    record_root(ctx, cluster, examined).await?;
+    create(ctx, connection, inventory, root).await
 }
 
 fn facts(database: &str, inventory: &Inventory, servers: &[ServerProbe]) -> Vec<FacadeFact> {
@@ -68,11 +86,10 @@ fn facts(database: &str, inventory: &Inventory, servers: &[ServerProbe]) -> Vec<
 async fn record_root(
     ctx: &Context,
     (cluster, version): (&PublicationCluster, &Version),
-    root: RootId,
+    examined: &Examined,
 ) -> Result<(), Finding> {
-    let examined = Examined { root: Some(root), ..Examined::default() };
     let finding = Finding::wait(ErrorCode::AuthorityUnavailable, "B-6", "the facade is being created");
-    let status = project(cluster, &examined, Some(&finding));
+    let status = project(cluster, examined, Some(&finding));
     apply_status_over(&ctx.client, cluster, &status, version).await.map_err(|_| {
         Finding::wait(
             ErrorCode::AuthorityUnavailable,
@@ -178,8 +195,13 @@ fn unfinished(what: &str) -> Finding {
     Finding::wait(ErrorCode::AuthorityUnavailable, "B-6", format!("the facade is not complete: {what}"))
 }
 
-/// B-5 (m): one reserved row binds the facade to one cluster name and its servers.
-pub(super) async fn binding(connection: &Arc<Connection>, inventory: &Inventory) -> Result<(), Finding> {
+/// B-5 (m): one reserved row binds the facade to one cluster name and its servers. `may_write`: a row that is missing
+/// from a facade that was in use is a lost authority, not a new facade (B-6).
+pub(super) async fn binding(
+    connection: &Arc<Connection>,
+    inventory: &Inventory,
+    may_write: bool,
+) -> Result<(), Finding> {
     let authority = Authority::new(Arc::clone(connection));
     let binding = FacadeBinding::of(inventory);
     let read = authority.read_all(BINDING_KEY).await;
@@ -188,6 +210,9 @@ pub(super) async fn binding(connection: &Arc<Connection>, inventory: &Inventory)
     }
     if let Some(found) = newest(&read) {
         return binding.matches(&found.row);
+    }
+    if !may_write {
+        return Err(unbound());
     }
     let Some((server, _)) = read.rows.first() else { return Err(unfinished("no member answered")) };
     let wanted = binding.encode();

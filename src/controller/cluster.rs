@@ -6,7 +6,11 @@ use super::context::{Context, Remembered, kube_now};
 use super::credentials::connect;
 use super::guard::InUse;
 use super::kube_writes::{Finalizer, Version, apply_status_over, has_finalizer, set_finalizer};
-use crate::api::{ConditionType, MemberStatus, PublicationCluster, PublicationClusterStatus};
+use super::loss::{Accepted, Loss};
+use super::resolve;
+use crate::api::{
+    ClusterPublication, ConditionType, MemberStatus, PublicationCluster, PublicationClusterStatus,
+};
 use crate::clickhouse::MemberCatalog;
 use crate::clickhouse::probe::{EndpointProbe, ServerProbe, probe};
 use crate::cluster_access::examination::{among_members, capabilities, inventory_of, reach, was_complete};
@@ -30,6 +34,10 @@ pub(super) struct Examined {
     pub(super) root: Option<RootId>,
     pub(super) facade_ready: bool,
     pub(super) in_use: InUse,
+    /// The root was drawn in this examination: nothing was in use under it yet (B-6).
+    pub(super) drawn: bool,
+    /// What `FacadeReady` says beside that it is: of a loss that the platform accepts.
+    pub(super) loss: Option<Accepted>,
 }
 
 /// Reconciles one object: probed on change, and again with backoff until it is ready.
@@ -47,7 +55,8 @@ pub(super) async fn reconcile(cluster: Arc<PublicationCluster>, ctx: Arc<Context
     let result = examine(&cluster, &ctx, &version, &mut examined).await;
     let uid = cluster.uid().unwrap_or_default();
     let mut remembered: Remembered = ctx.remembered(&uid);
-    remembered.memory.attempt = if result.is_ok() { 0 } else { remembered.memory.attempt.saturating_add(1) };
+    let settled = result.is_ok() && !examined.loss.as_ref().is_some_and(Accepted::is_open);
+    remembered.memory.attempt = if settled { 0 } else { remembered.memory.attempt.saturating_add(1) };
     let backoff = Duration::from_millis((500_u64 << remembered.memory.attempt.min(7)).min(60_000));
     ctx.remember(&uid, remembered);
     if result.is_ok() && cluster.metadata.deletion_timestamp.is_none() && !has_finalizer(cluster.as_ref()) {
@@ -60,6 +69,7 @@ pub(super) async fn reconcile(cluster: Arc<PublicationCluster>, ctx: Arc<Context
     }
     Ok(match result {
         Err(_) => Action::requeue(backoff),
+        Ok(()) if !settled => Action::requeue(backoff),
         Ok(()) if examined.in_use.deletion().is_some() => Action::requeue(USERS_AGAIN),
         Ok(()) => Action::await_change(),
     })
@@ -113,10 +123,16 @@ async fn examine(
     if let Some(finding) = capabilities(cluster, &servers).into_iter().next() {
         return Err(finding);
     }
-    let memory = FacadeMemory { root: examined.root, was_ready: was_ready(cluster, ctx) };
-    let root = bootstrap::facade(ctx, (cluster, version), &connection, &direct, &servers, memory).await?;
+    let memory = FacadeMemory { root: examined.root, was_ready: was_ready(cluster, ctx, examined.root) };
+    let known = (cluster, version);
+    let root = bootstrap::facade(ctx, known, &connection, &direct, &servers, memory, examined).await?;
     examined.root = Some(root);
-    bootstrap::binding(&connection, &direct).await?;
+    let loss = Loss { ctx, cluster, connection: &connection, inventory: &direct };
+    examined.loss = loss.end_lost(root).await;
+    let given_up = cluster.spec.accept_authority_loss == root.to_string()
+        && !examined.loss.as_ref().is_some_and(Accepted::is_open);
+    let fresh = !memory.was_ready || examined.drawn;
+    bootstrap::binding(&connection, &direct, fresh || given_up).await?;
     examined.facade_ready = true;
     Ok(())
 }
@@ -130,19 +146,14 @@ fn answered(probes: &[EndpointProbe]) -> Result<Vec<ServerProbe>, Finding> {
     }
 }
 
-/// B-6 (m): the root was in use, by this object's own word or by a publication's.
-fn was_ready(cluster: &PublicationCluster, ctx: &Context) -> bool {
-    let status = cluster.status.clone().unwrap_or_default();
-    let name = cluster.name_any();
-    let namespace = cluster.namespace().unwrap_or_default();
-    was_complete(&status)
-        || ctx.publications.state().iter().any(|o| {
-            let reference = &o.spec.cluster_ref;
-            let own = o.namespace().unwrap_or_default();
-            reference.name == name
-                && reference.namespace_or(&own) == namespace
-                && o.status.as_ref().is_some_and(|s| s.authority_version.is_some())
-        })
+/// B-6 (m): the root was in use, by this object's own word or by a publication's. One that was drawn since, because the
+/// loss of another was accepted, was shown by none.
+fn was_ready(cluster: &PublicationCluster, ctx: &Context, root: Option<RootId>) -> bool {
+    let shown = |o: &Arc<ClusterPublication>| {
+        resolve::is_of(o, cluster)
+            && resolve::shown(o).is_some_and(|shown| root.is_none_or(|root| root == shown))
+    };
+    cluster.status.as_ref().is_some_and(was_complete) || ctx.publications.state().iter().any(shown)
 }
 
 fn members(probes: &[EndpointProbe]) -> Vec<MemberStatus> {
@@ -192,8 +203,13 @@ pub(super) fn project(
             .find(|c| c.type_ == ConditionType::FacadeReady.as_str())
             .is_none_or(|c| c.reason == bootstrap::BOOTSTRAPPING);
     if examined.facade_ready {
-        c.set(ConditionType::FacadeReady, true, "Agreed", "identical on every member");
-    } else if never {
+        const AGREED: &str = "identical on every member";
+        let (reason, message) = examined
+            .loss
+            .as_ref()
+            .map_or(("Agreed", AGREED.to_owned()), |loss| (loss.reason(), format!("{AGREED}; {loss}")));
+        c.set(ConditionType::FacadeReady, true, reason, &message);
+    } else if never || examined.drawn {
         // Kept until the facade was complete once: it tells an unfinished bootstrap from a lost authority (B-6).
         c.set(ConditionType::FacadeReady, false, bootstrap::BOOTSTRAPPING, message);
     } else if finding.is_some_and(|f| f.rule == "B-5" || f.rule == "B-6") {

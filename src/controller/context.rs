@@ -33,6 +33,8 @@ pub(super) struct Context {
     pub(super) ready: Arc<Readiness>,
     /// Wakes objects that wait behind another one of the same target.
     pub(super) wake: futures::channel::mpsc::UnboundedSender<ObjectRef<ClusterPublication>>,
+    /// Has a cluster probed: a pass found its facade otherwise than its status says.
+    pub(super) probe: futures::channel::mpsc::UnboundedSender<ObjectRef<PublicationCluster>>,
     remembered: Mutex<HashMap<String, Remembered>>,
     verdicts: Mutex<HashSet<String>>,
     stopping: Arc<AtomicBool>,
@@ -50,6 +52,7 @@ impl Context {
         metrics: Arc<Metrics>,
         ready: Arc<Readiness>,
         wake: futures::channel::mpsc::UnboundedSender<ObjectRef<ClusterPublication>>,
+        probe: futures::channel::mpsc::UnboundedSender<ObjectRef<PublicationCluster>>,
         stopping: Arc<AtomicBool>,
     ) -> Self {
         let (remembered, verdicts, halted) = (Mutex::default(), Mutex::default(), AtomicBool::new(false));
@@ -62,6 +65,7 @@ impl Context {
             metrics,
             ready,
             wake,
+            probe,
             remembered,
             verdicts,
             stopping,

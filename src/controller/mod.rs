@@ -12,6 +12,7 @@ mod findings;
 mod guard;
 mod health;
 mod kube_writes;
+mod loss;
 mod metrics;
 mod owners;
 mod publication;
@@ -80,6 +81,7 @@ pub async fn run(listen: SocketAddr) -> Result<(), RunError> {
     // A second watch of the few clusters: publications wait for what its status says. They read what woke them.
     let (watched, watch_writer) = reflector::store();
     let (wake, woken) = futures::channel::mpsc::unbounded();
+    let (probe, to_probe) = futures::channel::mpsc::unbounded();
     let recorder = Recorder::new(client.clone(), Reporter::from("publication-operator"));
     let context = Arc::new(Context::new(
         client.clone(),
@@ -90,6 +92,7 @@ pub async fn run(listen: SocketAddr) -> Result<(), RunError> {
         metrics,
         Arc::clone(&ready),
         wake,
+        probe,
         Arc::clone(&stopping),
     ));
     let cluster_stream =
@@ -119,6 +122,7 @@ pub async fn run(listen: SocketAddr) -> Result<(), RunError> {
     let config = Config::default().concurrency(CONCURRENCY);
     let for_clusters = Controller::for_stream(cluster_stream, clusters)
         .with_config(config.clone())
+        .reconcile_on(to_probe)
         .graceful_shutdown_on(stop_clusters)
         .run(cluster::reconcile, retry, Arc::clone(&context))
         .for_each(report);

@@ -71,6 +71,7 @@ pub(super) async fn reconcile(object: Arc<ClusterPublication>, ctx: Arc<Context>
     if pending {
         return Ok(next_look(report.requeue, None));
     }
+    probe_cluster(&object, &ctx, &report);
     if matches!(report.end, End::Gone | End::Succeeded | End::Failed) {
         wake_next(&object, &ctx);
         return retire(&object, &ctx, &resolved.version).await;
@@ -81,6 +82,39 @@ pub(super) async fn reconcile(object: Arc<ClusterPublication>, ctx: Arc<Context>
     }
     let to_come = deadline_ms(&object).filter(|at| begun_ms <= *at);
     Ok(next_look(report.requeue, to_come.map(|at| at.saturating_sub(now().wall_ms))))
+}
+
+/// B-5: the cluster's status says of its facade what the last probe saw. A pass that saw otherwise has it probed again,
+/// once for each change of mind.
+fn probe_cluster(object: &ClusterPublication, ctx: &Context, report: &Report) {
+    let of_facade = |f: &&Finding| {
+        f.code == ErrorCode::AuthorityLost
+            || (f.rule == "B-5"
+                && matches!(f.code, ErrorCode::AuthorityConflict | ErrorCode::IncompleteInventory))
+    };
+    let Some(finding) = report.findings.iter().find(of_facade) else { return };
+    let shown = object.status.as_ref().and_then(|s| s.error.as_ref()).map(|e| e.code.as_str());
+    if shown != Some(finding.code.as_str()) {
+        let own = object.namespace().unwrap_or_default();
+        let reference = &object.spec.cluster_ref;
+        // The receiver lives as long as the controller.
+        let _ =
+            ctx.probe.unbounded_send(ObjectRef::new(&reference.name).within(reference.namespace_or(&own)));
+    }
+}
+
+/// B-6: an object whose records the platform gave up.
+pub(super) async fn end_lost(
+    object: &Arc<ClusterPublication>,
+    ctx: &Context,
+    finding: Finding,
+) -> kube::Result<()> {
+    let resolved = Resolved { version: Version::of(object.as_ref()), ..Resolved::default() };
+    project(object, ctx, &resolved, &report(End::Failed, vec![finding]), false).await?;
+    // The finalizer goes with the next pass, and whoever waited for the target looks again.
+    let _ = ctx.wake.unbounded_send(ObjectRef::from_obj(object.as_ref()));
+    wake_next(object, ctx);
+    Ok(())
 }
 
 /// The platform, not the author, lets a fail-closed object go: its operation is listed on the PublicationCluster. The

@@ -50,6 +50,21 @@ pub(super) fn shown_root(cluster: &PublicationCluster) -> Result<RootId, Finding
     shown.and_then(|shown| RootId::try_from(shown).ok()).map_or_else(|| root(cluster), Ok)
 }
 
+/// Whether an object names this cluster.
+pub(super) fn is_of(object: &ClusterPublication, cluster: &PublicationCluster) -> bool {
+    let own = object.namespace().unwrap_or_default();
+    let reference = &object.spec.cluster_ref;
+    reference.name == cluster.name_any()
+        && reference.namespace_or(&own) == cluster.namespace().unwrap_or_default()
+}
+
+/// C-14: the root under which an object has shown a version; none = nothing of it was ever dispatched.
+pub(super) fn shown(object: &ClusterPublication) -> Option<RootId> {
+    let status = object.status.as_ref()?;
+    status.authority_version?;
+    RootId::try_from(status.facade_root.clone()?).ok()
+}
+
 /// Whether two objects are about one target.
 pub(super) fn same_target(a: &ClusterPublication, b: &ClusterPublication) -> bool {
     let cluster = |o: &ClusterPublication| {

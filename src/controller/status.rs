@@ -36,8 +36,8 @@ pub(super) fn project(
     let mut new = ClusterPublicationStatus {
         observed_generation: facts.generation,
         outcome,
-        operation_id: facts.operation.clone().or_else(|| old.operation_id.clone()),
-        facade_root: facts.root.map(|r| r.to_string()).or_else(|| old.facade_root.clone()),
+        operation_id: shown(report, old, facts.operation.clone(), old.operation_id.clone()),
+        facade_root: shown(report, old, facts.root.map(|r| r.to_string()), old.facade_root.clone()),
         start_time: old.start_time.clone().or_else(|| Some(first_seen(report, now))),
         completion_time: match outcome {
             Some(Outcome::Succeeded | Outcome::Failed) => {
@@ -56,6 +56,18 @@ pub(super) fn project(
     new.cause = stuck::cause(report).map(str::to_owned);
     new.conditions = stages::conditions(old, &new, facts, now);
     new
+}
+
+/// C-14, F-2: what was shown with a version stays the witness until a record is seen again, whatever root the cluster
+/// has by now.
+fn shown(
+    report: &Report,
+    old: &ClusterPublicationStatus,
+    now: Option<String>,
+    before: Option<String>,
+) -> Option<String> {
+    let witness = report.slot.is_none() && old.authority_version.is_some();
+    if witness { before.or(now) } else { now.or(before) }
 }
 
 /// A first pass can end with everything done: it began no later than its record.

@@ -7,6 +7,7 @@ use publication_protocol::admission::Finding;
 use publication_protocol::canonical::{Canonical, Digest};
 use publication_protocol::code::ErrorCode;
 use publication_protocol::driver::review;
+use publication_protocol::facade::FacadeSeen;
 use publication_protocol::generation::{GenerationIdentity, TableFact};
 use publication_protocol::identity::{
     Action, CorrelationToken, FenceToken, Invocation, Names, Random, RootId, RowExpectation, ServerUuid,
@@ -153,11 +154,15 @@ fn read(slots: &Slots) -> AuthorityRead {
         Slots::Own(phase) => Some(record(*phase, CANDIDATE, true)),
     };
     let row = row.map(|record| VersionedRow { row: record.encode(), version: 12 });
-    AuthorityRead { rows: vec![(server(1), row.clone()), (server(2), row)], failures: vec![] }
+    let facade = |n| (server(n), FacadeSeen::of("publication", intent().root, &inventory()));
+    AuthorityRead {
+        rows: vec![(server(1), row.clone()), (server(2), row)],
+        facades: vec![facade(1), facade(2)],
+        failures: vec![],
+    }
 }
 
-fn record(phase: Phase, candidate: &str, own: bool) -> Record {
-    let intent = intent();
+fn inventory() -> Inventory {
     let members = (1..=2).map(|n| Member {
         shard: 1,
         replica: n,
@@ -165,7 +170,12 @@ fn record(phase: Phase, candidate: &str, own: bool) -> Record {
         port: 9000,
         server_uuid: server(n),
     });
-    let inventory = Inventory { cluster: "main".into(), members: members.collect() };
+    Inventory { cluster: "main".into(), members: members.collect() }
+}
+
+fn record(phase: Phase, candidate: &str, own: bool) -> Record {
+    let intent = intent();
+    let inventory = inventory();
     let operation = if own { intent.operation } else { Digest::of_bytes(b"another") };
     let actions = match phase {
         Phase::Dispatching | Phase::InProgress | Phase::Committed => vec![Action::Publish],

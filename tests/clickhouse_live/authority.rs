@@ -5,6 +5,7 @@ use publication_e2e::cluster::CLUSTER;
 use publication_operator::clickhouse::probe::{Facade, ServerProbe, probe};
 use publication_operator::clickhouse::{Authority, BootstrapOutcome, Connection, DistributedDdl};
 use publication_protocol::authority::{Mutation, MutationOutcome, Predicate};
+use publication_protocol::facade::{FacadeSeen, FacadeTable};
 use publication_protocol::identity::{Action, RootId, ServerUuid};
 use publication_protocol::inventory::{Inventory, MemberView};
 use publication_protocol::ports::{ControlTable, Ddl, ReadFailure};
@@ -68,11 +69,11 @@ pub async fn bootstrap_and_probe(live: &Live) {
     }
 }
 
-async fn probes(connection: &Connection) -> Vec<ServerProbe> {
+pub async fn probes(connection: &Connection) -> Vec<ServerProbe> {
     probe(connection).await.into_iter().map(|p| p.answer.unwrap()).collect()
 }
 
-fn inventory(probes: &[ServerProbe]) -> Inventory {
+pub fn inventory(probes: &[ServerProbe]) -> Inventory {
     let views: Vec<_> = probes
         .iter()
         .map(|p| MemberView { server_uuid: p.server_uuid.clone(), rows: p.view.clone() })
@@ -88,6 +89,13 @@ pub async fn compare_and_swap(live: &Live) {
     let first = row("key", "PREPARED", 0, payload);
     let absent = authority.read_all("key").await;
     assert_eq!(absent.rows, servers.iter().map(|s| (s.clone(), None)).collect::<Vec<_>>());
+    // B-5: read in the same answer, whose facade it is.
+    let root = Some(RootId::draw(&random(7)));
+    let facade = FacadeTable { database: CONTROL.into(), root, schema_matches: true };
+    for (_, seen) in &absent.facades {
+        assert_eq!(*seen, FacadeSeen { table: Some(facade.clone()), binding: None });
+    }
+    assert_eq!(absent.facades.len(), 2);
     let insert = Mutation::Insert(first.clone());
     assert_eq!(authority.mutate(&servers[0], &insert).await, one(MutationOutcome::Acknowledged));
     // C-2: an existing key is a conflict, on whichever member.

@@ -1,13 +1,15 @@
 //! Whole operations over the real adapters.
 
+use super::authority::{inventory, probes};
 use super::clickhouse_support::intent;
 use super::{Live, clock, random};
 use publication_e2e::cluster::CLUSTER;
 use publication_operator::clickhouse::{Authority, Clock, DistributedDdl, MemberCatalog};
-use publication_protocol::authority::Now;
+use publication_protocol::authority::{Mutation, Now};
 use publication_protocol::driver::{End, Memory};
+use publication_protocol::facade::FacadeBinding;
 use publication_protocol::identity::{Names, Random, RootId};
-use publication_protocol::ports::{Environment, Owners};
+use publication_protocol::ports::{ControlTable, Environment, Owners};
 use publication_protocol::publisher::{Ports, pass};
 use publication_protocol::record::Owner;
 use std::sync::Arc;
@@ -63,6 +65,10 @@ pub async fn publish(live: &Live, target: &str, with_predecessor: bool) {
     let connection = live.connection();
     let ddl = DistributedDdl::new(Arc::clone(&connection), Arc::clone(&world.clock));
     let control = Authority::new(Arc::clone(&connection));
+    let members = inventory(&probes(&connection).await);
+    // B-5: bound once; later cases find it so.
+    let binding = Mutation::Insert(FacadeBinding::of(&members).encode());
+    control.mutate(&members.members[0].server_uuid, &binding).await;
     let catalog = MemberCatalog::new(connection);
     let ports =
         Ports { control: &control, catalog: &catalog, ddl: &ddl, owners: &world, environment: &world };

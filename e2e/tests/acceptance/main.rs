@@ -6,6 +6,7 @@
 mod admission;
 mod answers;
 mod api;
+mod authority;
 mod bad_clusters;
 mod basics;
 mod cli;
@@ -60,6 +61,7 @@ fn main() {
         bad_clusters::CASES,
         names::CASES,
         api::CASES,
+        authority::CASES,
     ];
     let trials = topics
         .iter()

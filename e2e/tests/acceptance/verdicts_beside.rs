@@ -34,6 +34,11 @@ const RUN: &[&str] = &[
     "verdicts",
     "finish-in-place",
     "private-name",
+    // By the cases of authority.
+    "facade-state",
+    "drop-facade",
+    "accept-loss",
+    "look-at-cluster",
     "swap",
     "committed",
     "not-applied",

@@ -2,10 +2,11 @@
 
 use crate::admission::{Finding, read_failures};
 use crate::code::ErrorCode;
+use crate::facade::{FacadeSeen, under_root};
 use crate::identity::ServerUuid;
 use crate::intent::Intent;
 use crate::limits::{RECENT_OPERATIONS_MAX, STALE_READ_MS_MAX};
-use crate::ports::AuthorityRead;
+use crate::ports::{AuthorityRead, ReadFailure};
 use crate::record::{Record, Slot, VersionedRow};
 
 /// The slot, as far as the members agree on it.
@@ -17,6 +18,8 @@ pub(crate) struct SlotRead {
     pub(crate) server: ServerUuid,
     /// A member that did not answer, if any.
     pub(crate) missing: Option<Finding>,
+    /// B-5: the facade at every member that answered, each under the root of the intent.
+    pub(crate) facades: Vec<(ServerUuid, FacadeSeen)>,
 }
 
 /// Judges a read. `stale_ms` = for how long members have disagreed.
@@ -25,6 +28,13 @@ pub(crate) struct SlotRead {
 /// The finding that stands against using the slot.
 pub(crate) fn judge(intent: &Intent, read: &AuthorityRead, stale_ms: u64) -> Result<SlotRead, Finding> {
     let missing = read_failures(&read.failures);
+    // B-6: absent everywhere, although a root is known. One member that has it says who it was.
+    if read.rows.is_empty()
+        && !read.failures.is_empty()
+        && read.failures.iter().all(|(_, f)| *f == ReadFailure::NoTable)
+    {
+        return Err(gone(intent));
+    }
     let Some((server, first)) = read.rows.first() else {
         return Err(missing.unwrap_or_else(|| unavailable("no member answered")));
     };
@@ -35,6 +45,10 @@ pub(crate) fn judge(intent: &Intent, read: &AuthorityRead, stale_ms: u64) -> Res
     };
     if root.is_some_and(|root| root != intent.root) {
         return Err(lost("the facade's root differs from the one that this object has shown"));
+    }
+    under_root(intent.root, &read.facades)?;
+    if read.rows.iter().any(|(server, _)| read.facades.iter().all(|(seen, _)| seen != server)) {
+        return Err(unavailable("a member's row came without the facade that it is from"));
     }
     if newest < shown && !read.failures.is_empty() {
         return Err(missing.unwrap_or_else(|| unavailable("not every member answered")));
@@ -63,7 +77,17 @@ pub(crate) fn judge(intent: &Intent, read: &AuthorityRead, stale_ms: u64) -> Res
     if let (Some(slot), Some(shown)) = (&slot, shown) {
         listed(intent, slot, shown)?;
     }
-    Ok(SlotRead { slot, server: server.clone(), missing })
+    Ok(SlotRead { slot, server: server.clone(), missing, facades: read.facades.clone() })
+}
+
+/// F-2: whether this read shows that the authority over the intent's operation is lost.
+pub(crate) fn lost_authority(intent: &Intent, read: &AuthorityRead, stale_ms: u64) -> Result<bool, Finding> {
+    match judge(intent, read, stale_ms) {
+        // A member that did not answer may hold the newer record.
+        Ok(found) => found.missing.map_or(Ok(false), Err),
+        Err(finding) if finding.code == ErrorCode::AuthorityLost => Ok(true),
+        Err(finding) => Err(finding),
+    }
 }
 
 fn decode(row: &VersionedRow) -> Result<Slot, Finding> {
@@ -99,6 +123,14 @@ fn stale_or(stale_ms: u64, then: impl FnOnce() -> Finding) -> Finding {
 
 fn lost(what: &str) -> Finding {
     Finding::block(ErrorCode::AuthorityLost, "F-2", format!("{what}; nothing is done, see docs/recovery.md"))
+}
+
+fn gone(intent: &Intent) -> Finding {
+    let message = format!(
+        "the facade of root {} is gone from every member; nothing is done, see docs/recovery.md",
+        intent.root
+    );
+    Finding::block(ErrorCode::AuthorityLost, "B-6", message)
 }
 
 fn unavailable(what: &str) -> Finding {

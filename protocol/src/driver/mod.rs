@@ -15,6 +15,7 @@ mod report;
 mod review;
 
 pub use again::troubled;
+pub(crate) use authority_read::lost_authority;
 pub use report::{End, Held, Memory, Report, Requeue};
 pub use review::{Review, Standing, admission_ask, review};
 
@@ -24,6 +25,7 @@ use crate::canonical::Digest;
 use crate::classify::Classification;
 use crate::code::ErrorCode;
 use crate::diagnose::Stuck;
+use crate::facade::FacadeSeen;
 use crate::identity::{CorrelationToken, Random, RootId, ServerUuid};
 use crate::intent::{Intent, invariant};
 use crate::phase::{Actor, Edge, Phase, edge};
@@ -165,6 +167,8 @@ pub struct Driver {
     state: State,
     /// The server to write to and to read exactly: one that answered in this pass.
     server: Option<ServerUuid>,
+    /// B-5: the facade as the last read of the slot showed it.
+    facades: Vec<(ServerUuid, FacadeSeen)>,
     dispatched: u32,
     /// D-5: when this observation began, before its scan (monotonic).
     looked_at: u64,
@@ -194,6 +198,7 @@ impl Driver {
             memory,
             state: State::Start,
             server: None,
+            facades: Vec::new(),
             dispatched: 0,
             looked_at: 0,
             observed: 0,
@@ -285,6 +290,7 @@ impl Driver {
             Ok(found) => {
                 self.memory.stale_since = None;
                 self.server = Some(found.server.clone());
+                self.facades.clone_from(&found.facades);
                 Ok(found)
             }
             Err(finding) => {

@@ -5,6 +5,7 @@ use super::{After, BACKOFF_DOUBLINGS_MAX, Call, Driver, End, Held, Requeue, Stat
 use crate::admission::{Bound, Finding, Revalidation, Severity, admit, revalidate};
 use crate::authority::PendingCas;
 use crate::code::ErrorCode;
+use crate::facade::bound_to;
 use crate::intent::{publish, release};
 use crate::phase::Phase;
 use crate::ports::{AuthorityRead, MembersAnswer, MembersAsk, Scope};
@@ -138,6 +139,10 @@ impl Driver {
             Err(findings) => return self.give_up_all(findings, tick),
         };
         self.converged = true;
+        // B-5: a Ready PublicationCluster was probed some time ago; this is the probe before each admission.
+        if let Err(finding) = bound_to(&bound.inventory, &self.facades) {
+            return self.give_up(finding, tick);
+        }
         if self.intent.suspended || tick.stopping {
             return self.held_back(tick);
         }
@@ -264,6 +269,15 @@ impl Driver {
         if found.slot.as_ref() != Some(slot) {
             let message = "another worker changed the record first; looking again";
             return self.give_up(Finding::wait(ErrorCode::CasConflict, "D-1", message), tick);
+        }
+        if let Err(finding) = bound_to(bound, &self.facades) {
+            return match finding.code {
+                // Another cluster's, or other members': what PREPARED bound no longer holds.
+                ErrorCode::AuthorityConflict | ErrorCode::IncompleteInventory => {
+                    self.release(slot, Some(finding), tick)
+                }
+                _ => self.give_up(finding, tick),
+            };
         }
         if tick.stopping {
             return self.held_back(tick);

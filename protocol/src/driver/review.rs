@@ -5,6 +5,7 @@ use super::prepare::abandoned;
 use crate::admission::{Bound, Finding, admit};
 use crate::authority::Now;
 use crate::code::ErrorCode;
+use crate::facade::bound_to;
 use crate::identity::{Names, Random};
 use crate::intent::Intent;
 use crate::phase::Phase;
@@ -88,6 +89,9 @@ pub fn review(
             None
         }
     };
+    if let (Some(bound), true) = (&bound, standing != Standing::Unread) {
+        findings.extend(bound_to(&bound.inventory, &read.facades).err());
+    }
     if let (Some(bound), Some(answer)) = (&bound, preflight) {
         findings.extend(preflight::judge(&intent.names, &intent.accepted_dependents, bound, answer));
     }

@@ -5,6 +5,7 @@ use super::real;
 use super::state::State;
 use crate::authority::{MutationAnswer, MutationOutcome};
 use crate::driver::{self, Input};
+use crate::facade::FacadeSeen;
 use crate::identity::CorrelationToken;
 use crate::ports::{AuthorityRead, MembersAnswer, MembersAsk, ReadFailure, Scope};
 use crate::preflight::FailedRead;
@@ -114,10 +115,12 @@ pub(crate) fn real(engine: &mut Engine, key: &InputKey) -> Result<Input, String>
 
 fn slot(engine: &Engine, rows: &[Option<Option<u32>>]) -> Result<AuthorityRead, String> {
     let mut read = AuthorityRead::default();
+    let inventory = real::inventory(engine.members).ok_or("no such server")?;
     for (at, row) in rows.iter().enumerate() {
         match row {
             Some(row) => {
                 let server = real::server(at).ok_or("no such server")?;
+                read.facades.push((server.clone(), FacadeSeen::of("p", real::root(), &inventory)));
                 read.rows.push((server, row.map(|id| (*engine.rows.get(id)).clone())));
             }
             None => read.failures.push((real::label(at), ReadFailure::Unavailable)),

@@ -8,7 +8,7 @@ use crate::identity::{
     Invocation, Names, Random, RootId, RowExpectation, ServerUuid, TableUuid, operation_id, plan_digest,
 };
 use crate::intent::Intent;
-use crate::inventory::ClusterRow;
+use crate::inventory::{ClusterRow, Inventory, Member};
 use crate::limits::Deadlines;
 use crate::ports::Health;
 use crate::preflight::{Grant, Limits, MemberFacts, PreflightAnswer, PreflightAsk, ReplicaSet, TableUse};
@@ -63,6 +63,15 @@ fn view(members: usize, local: usize) -> Vec<ClusterRow> {
             internal_replication: Some(true),
         })
         .collect()
+}
+
+/// The members that the facade is bound to.
+pub(crate) fn inventory(members: usize) -> Option<Inventory> {
+    let member = |n: usize| {
+        Some(Member { shard: 1, replica: n as u32 + 1, host: host(n), port: 9000, server_uuid: server(n)? })
+    };
+    let members = (0..members).map(member).collect::<Option<_>>()?;
+    Some(Inventory { cluster: "c".into(), members })
 }
 
 pub(crate) fn host(at: usize) -> String {

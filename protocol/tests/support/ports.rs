@@ -111,6 +111,9 @@ fn slot_of(inner: &Inner, member: usize, key: &str) -> Option<VersionedRow> {
     if key == BINDING_KEY {
         return inner.binding.last().cloned();
     }
+    if inner.remade.contains_key(&inner.members[member].number) {
+        return None;
+    }
     let rows = inner.others.get(key).unwrap_or(&inner.slot);
     let shown = rows.len().saturating_sub(inner.members[member].lag);
     rows[..shown].last().filter(|row| row.row.target_key == key).cloned()
@@ -128,7 +131,10 @@ impl ControlTable for Worker {
             for (at, member) in inner.members.iter().enumerate() {
                 if member.up && !member.keeper {
                     read.failures.push((label(member.number), ReadFailure::KeeperUnavailable));
+                } else if member.up && inner.no_facade {
+                    read.failures.push((label(member.number), ReadFailure::NoTable));
                 } else if member.up && inner.silent != Some(at) {
+                    read.facades.push((build::server(member.number), inner.facade(member.number)));
                     read.rows.push((build::server(member.number), slot_of(inner, at, key)));
                 } else {
                     read.failures.push((label(member.number), ReadFailure::Unavailable));
@@ -136,8 +142,10 @@ impl ControlTable for Worker {
             }
             read
         };
-        let lost =
-            || AuthorityRead { rows: vec![], failures: vec![("h1:9000".into(), ReadFailure::Unavailable)] };
+        let lost = || AuthorityRead {
+            failures: vec![(label(1), ReadFailure::Unavailable)],
+            ..AuthorityRead::default()
+        };
         self.call("read_all", effect, lost).await
     }
 

@@ -3,7 +3,7 @@
 
 use super::build::{self, NEW, OLD, TARGET};
 use publication_protocol::authority::{Mutation, MutationOutcome, Now};
-use publication_protocol::facade::BINDING_KEY;
+use publication_protocol::facade::{BINDING_KEY, FacadeBinding, FacadeSeen};
 use publication_protocol::identity::RootId;
 use publication_protocol::phase::Phase;
 use publication_protocol::preflight::{Backlog, EntryState};
@@ -159,6 +159,10 @@ pub struct Inner {
     pub slot: Vec<VersionedRow>,
     /// The same of the facade's binding row.
     pub binding: Vec<VersionedRow>,
+    /// Members whose facade was made anew under another root.
+    pub remade: BTreeMap<u32, RootId>,
+    /// Nobody has a facade.
+    pub no_facade: bool,
     /// J-3: what the members' process lists say.
     pub running: Option<bool>,
     pub queue: Vec<Entry>,
@@ -212,7 +216,12 @@ impl World {
         Self(Arc::new(Mutex::new(Inner {
             members: (1..=members).map(member).collect(),
             slot: Vec::new(),
-            binding: Vec::new(),
+            binding: vec![VersionedRow {
+                row: FacadeBinding::of(&build::inventory(members)).encode(),
+                version: 0,
+            }],
+            remade: BTreeMap::new(),
+            no_facade: false,
             running: Some(false),
             queue: Vec::new(),
             foreign: Vec::new(),
@@ -324,6 +333,13 @@ impl Inner {
             ask(watch.as_mut(), self);
             self.watch = Some(watch);
         }
+    }
+
+    /// The facade as a member shows it.
+    pub fn facade(&self, number: u32) -> FacadeSeen {
+        let root = self.remade.get(&number).copied().unwrap_or_else(build::root);
+        let seen = FacadeSeen::of("publication", root, &build::inventory(1));
+        FacadeSeen { binding: self.binding.last().cloned(), ..seen }
     }
 
     /// Keeper's part of a mutation: conditional, atomic, acknowledged even when nothing matched.

@@ -218,7 +218,7 @@ pub struct PublicationClusterStatus {
     /// Generation of the spec this status speaks of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Keeper root of the facade, ending in the id drawn at its bootstrap. Never changed once written.
+    /// Keeper root of the facade, ending in the id drawn at its bootstrap. Another one is drawn only after `acceptAuthorityLoss`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 512))]
     pub facade_root: Option<String>,

@@ -14,6 +14,7 @@ use publication_protocol::code::ErrorCode;
 use publication_protocol::facade::{FACADE_TABLE, FacadeBinding, FacadeDecision, FacadeMemory, decide};
 use publication_protocol::identity::{RootId, ServerUuid};
 use publication_protocol::inventory::{Inventory, Member};
+use publication_protocol::loss::accepted;
 use publication_protocol::ports::{AuthorityRead, ReadFailure};
 use publication_protocol::preflight::{self, DatabaseScope, FailedRead};
 use publication_protocol::sqltext::TableName;
@@ -174,6 +175,12 @@ fn facade(seen: &Seen, object: &PublicationCluster, servers: &[ServerProbe], tol
     let (finding, root) = match decide(database, &facts, memory) {
         FacadeDecision::Ready(root) => (None, Some(root)),
         FacadeDecision::Blocked(finding) => (Some(finding), None),
+        FacadeDecision::Lost => {
+            let lost = BTreeSet::from_iter(root);
+            let accepted = accepted(&object.spec.accept_authority_loss, &lost);
+            let message = "the facade is gone and its loss accepted; the operator says on the object what stands against it";
+            (accepted.err().or_else(|| wait(message.to_owned())), None)
+        }
         FacadeDecision::Draw => {
             (wait("there is no facade yet; the operator draws a root and creates it".to_owned()), None)
         }
