@@ -187,7 +187,9 @@ impl Ghost {
         operation.receipted = receipted(&next);
         let ended = next.phase == Phase::Completed && !operation.completed;
         operation.completed |= ended;
-        operation.closed |= next.phase.is_final() && !next.payload.verdicts.is_empty();
+        // RELEASED may be prepared again (H-3).
+        let over = matches!(next.phase, Phase::Completed | Phase::Abandoned);
+        operation.closed |= over && !next.payload.verdicts.is_empty();
         if ended && !residue && !serves(inner, &target, operation.desired) {
             return Err("G-5: COMPLETED while a member does not serve the desired generation".into());
         }
