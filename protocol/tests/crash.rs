@@ -168,8 +168,11 @@ fn calls_of(scenario: (&str, u32, bool, bool)) -> u32 {
     world.lock().calls + 12
 }
 
+/// Name, members, existing target, slow members.
+type Scenario = (&'static str, u32, bool, bool);
+
 /// Runs plans on every core; each must keep the invariants and end as [`judge_end`] allows.
-fn all_hold(plans: &[((&str, u32, bool, bool), Vec<(u32, Fault)>)]) -> u64 {
+fn all_hold(plans: &[(Scenario, Vec<(u32, Fault)>)]) -> u64 {
     let failed = on_every_core(plans.len() as u64, |at| {
         let ((name, members, existing, slow), plan) = &plans[at as usize];
         let case = format!("{name} {plan:?}");
