@@ -6,7 +6,7 @@ mod cli_support;
 use cli_support::{
     CANDIDATE, Slots, TARGET, answer, intent, manifest, object, root_finding, seen, status_of, unanswered,
 };
-use publication_operator::cli::explain::{explain, list};
+use publication_operator::cli::explain::{explain, list, table as explain_table};
 use publication_operator::cli::output::{Format, render};
 use publication_operator::cli::plan::assemble::{Seen, assemble, note, unreadable};
 use publication_operator::cli::plan::manifest as manifests;
@@ -229,9 +229,13 @@ fn status_of_every_kind() {
 
 #[test]
 fn explained() {
-    insta::assert_snapshot!("explain", explain("PARTIAL_TERMINAL").unwrap());
-    insta::assert_snapshot!("explain_list", list());
-    insta::assert_snapshot!("explain_rule", explain("b-7").unwrap());
+    insta::assert_snapshot!("explain", explain("PARTIAL_TERMINAL").unwrap().page.unwrap());
+    insta::assert_snapshot!("explain_list", explain_table(&list()));
+    let rule = explain("b-7").unwrap();
+    insta::assert_snapshot!("explain_rule", rule.page.clone().unwrap());
+    let shown = |format| render(&rule, format, |_| String::new()).unwrap();
+    insta::assert_snapshot!("explain_json", shown(Format::Json));
+    insta::assert_snapshot!("explain_yaml", shown(Format::Yaml));
     let wrong = ["PARTIAL_TERMINATE", "cas", "nonsense", "B-11", "b7", "J-9"];
     let errors: Vec<String> = wrong.map(|n| explain(n).unwrap_err()).into();
     insta::assert_snapshot!("explain_unknown", errors.join("\n"));

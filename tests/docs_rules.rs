@@ -106,6 +106,6 @@ fn every_file_that_a_line_names_is_there() {
         for file in &rule.enforced {
             assert!(root().join(file).is_file(), "{}: {file}", rule.id);
         }
-        assert!(explain(rule.id).unwrap().contains(rule.enforced[0]));
+        assert!(explain(rule.id).unwrap().page.unwrap().contains(rule.enforced[0]));
     }
 }

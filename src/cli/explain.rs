@@ -1,10 +1,11 @@
 //! `publication-operator explain CODE`: the page of an error code, or the line of a rule, offline.
 
+use super::output::{Format, render};
 use super::pages::{self, meaning, page};
 use super::rules;
 use clap::Args as ClapArgs;
 use publication_protocol::code::ErrorCode;
-use std::fmt::Write as _;
+use serde::Serialize;
 use std::process::ExitCode;
 
 /// Arguments.
@@ -12,25 +13,41 @@ use std::process::ExitCode;
 pub struct Args {
     /// The code of `status.error.code`, a condition's reason, or a rule such as B-7; without it all codes are listed.
     code: Option<String>,
+    /// Form of the answer.
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
+}
+
+/// A code or a rule, and what there is to say of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Topic {
+    /// `PARTIAL_TERMINAL`, `B-7`.
+    pub name: &'static str,
+    /// In one sentence.
+    pub meaning: String,
+    /// For people; a list leaves it out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub page: Option<String>,
 }
 
 /// Prints; what does not exist is a wrong command line.
 pub(super) fn main(args: &Args) -> ExitCode {
-    match &args.code {
-        None => {
-            print!("{}", list());
+    let text = match &args.code {
+        None => render(&list(), args.output, |topics| table(topics)).map_err(|error| error.to_string()),
+        Some(name) => explain(name).and_then(|topic| {
+            let shown = |topic: &Topic| topic.page.clone().unwrap_or_default();
+            render(&topic, args.output, shown).map_err(|error| error.to_string())
+        }),
+    };
+    match text {
+        Ok(text) => {
+            print!("{text}");
             ExitCode::SUCCESS
         }
-        Some(name) => match explain(name) {
-            Ok(page) => {
-                print!("{page}");
-                ExitCode::SUCCESS
-            }
-            Err(error) => {
-                eprintln!("error: {error}");
-                ExitCode::from(super::USAGE)
-            }
-        },
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(super::USAGE)
+        }
     }
 }
 
@@ -38,12 +55,14 @@ pub(super) fn main(args: &Args) -> ExitCode {
 ///
 /// # Errors
 /// What to try instead.
-pub fn explain(name: &str) -> Result<String, String> {
+pub fn explain(name: &str) -> Result<Topic, String> {
     if let Some(code) = pages::find(name) {
-        return Ok(page(code).to_owned());
+        let page = Some(page(code).to_owned());
+        return Ok(Topic { name: code.as_str(), meaning: meaning(code), page });
     }
     if let Some(rule) = rules::find(name) {
-        return Ok(rules::shown(&rule));
+        let page = Some(rules::shown(&rule));
+        return Ok(Topic { name: rule.id, meaning: rule.demands.replace('`', ""), page });
     }
     let codes = pages::near(name).into_iter().map(ErrorCode::as_str);
     let near: Vec<&str> = rules::near(name).into_iter().chain(codes).collect();
@@ -56,11 +75,12 @@ pub fn explain(name: &str) -> Result<String, String> {
 }
 
 /// All codes with their meaning.
-pub fn list() -> String {
-    let mut text = String::new();
-    for code in ErrorCode::ALL {
-        // Writing to a string does not fail.
-        let _ = writeln!(text, "{:24} {}", code.as_str(), meaning(*code));
-    }
-    text
+pub fn list() -> Vec<Topic> {
+    let topic = |code: &ErrorCode| Topic { name: code.as_str(), meaning: meaning(*code), page: None };
+    ErrorCode::ALL.iter().map(topic).collect()
+}
+
+/// A line for each.
+pub fn table(topics: &[Topic]) -> String {
+    topics.iter().map(|topic| format!("{:24} {}\n", topic.name, topic.meaning)).collect()
 }
