@@ -258,8 +258,11 @@ async fn candidate_name_spent(s: &mut Stage) -> Result<()> {
     s.env.cluster.table_with_rows(&s.database, CANDIDATE, 5, 300).await?;
     s.env.publish(&s.publication(5)).await?;
     s.blocked("CANDIDATE_NAME_SPENT").await?;
-    // Looked at again, which is a read of the slot and no more.
-    s.poke().await?;
+    // Looked at again, which is a read of the slot by each member and no more.
+    let looks = || s.env.records().iter().filter(|r| r.statement.text.contains(&slot.target_key)).count();
+    let before = looks();
+    s.nudge().await?;
+    eventually(SOON, "another look", || async { Ok(Seen::when(looks() >= before + 2, "none")) }).await?;
     expect("the slot", &s.slot().await?, &slot)?;
     expect("statements with an effect", &s.effects(), &effects)
 }
