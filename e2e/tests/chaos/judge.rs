@@ -4,9 +4,13 @@ use crate::{DATABASE, TARGETS, target};
 use publication_e2e::ddl::DdlEntry;
 use publication_e2e::error::Context;
 use publication_e2e::evidence::Slot;
+use publication_e2e::poll::{Seen, eventually};
 use publication_e2e::{Environment, Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 use uuid::Uuid;
+
+const READ_WITHIN: Duration = Duration::from_secs(60);
 
 /// Every generation that was ever built, and what became of the objects.
 #[derive(Debug, Default)]
@@ -58,9 +62,12 @@ impl Ledger {
     }
 
     pub async fn judge(&mut self, env: &Environment) -> Result<()> {
-        let entries: Vec<DdlEntry> = env.ddl_entries().await?;
+        // Keeper may have started a moment ago.
+        let (entries, slots) = eventually(READ_WITHIN, "Keeper answers", || async {
+            Ok(Seen::Done((env.ddl_entries().await?, env.slots().await?)))
+        })
+        .await?;
         self.exchanges = statements(&entries)?;
-        let slots = env.slots().await?;
         for at in 0..TARGETS {
             let name = target(at);
             let slot = slots.iter().find(|slot| slot.payload["names"]["target"] == name.as_str());
