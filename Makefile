@@ -2,12 +2,13 @@
 SHELL := /bin/bash
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help demo test lint rules crds tools build clean-tools
+.PHONY: help demo test chaos lint rules crds tools build clean-tools
 
 help:
 	@printf '%s\n' \
 	  'make demo    the main job end to end on an embedded cluster; KEEP=1 leaves it running' \
 	  'make test    every suite (ONLY="unit acceptance" runs some)' \
+	  'make chaos   publications while everything is killed and cut, on seeds 1 to 3 (CHAOS_SEEDS=1..40 runs more)' \
 	  'make lint    rustfmt, clippy, cargo-deny, generated files' \
 	  'make rules   which test proves which rule of the protocol and which case from the field' \
 	  'make crds    regenerate crds/ and the copies in the chart' \
@@ -25,6 +26,9 @@ demo: tools build
 test:
 	@tools/setup all
 	@tools/test $(ONLY)
+
+chaos: tools build
+	@cargo test --locked -p publication-e2e --test chaos
 
 lint:
 	@tools/setup deny

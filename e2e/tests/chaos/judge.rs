@@ -22,8 +22,8 @@ pub struct Ledger {
     /// By target, those that a member was seen to serve.
     lived: BTreeMap<String, BTreeSet<usize>>,
     stopped: BTreeSet<String>,
-    pub outcomes: BTreeMap<String, usize>,
-    pub exchanges: usize,
+    outcomes: BTreeMap<String, usize>,
+    exchanges: usize,
 }
 
 impl Ledger {

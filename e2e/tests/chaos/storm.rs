@@ -2,7 +2,7 @@
 
 use crate::{DATABASE, SPACE};
 use publication_e2e::kubernetes::Kind;
-use publication_e2e::manifests::Publication;
+use publication_e2e::manifests::{CONTROL_DATABASE, Publication};
 use publication_e2e::poll::{Seen, eventually};
 use publication_e2e::proxy::{Fault, Rule};
 use publication_e2e::{Environment, Result};
@@ -12,6 +12,8 @@ use std::time::Duration;
 
 /// A trigger that does not come: the operator has nothing to send any more.
 const TRIGGER_WITHIN: Duration = Duration::from_secs(5);
+/// After a restart, or Keeper's.
+const WELL_WITHIN: Duration = Duration::from_secs(60);
 const DISRUPTIONS: std::ops::Range<usize> = 2..5;
 
 /// Answers that are lost, requests that are cut: each once, on a mutation of any member.
@@ -86,6 +88,14 @@ pub async fn heal(env: &mut Environment) -> Result<()> {
     }
     for proxy in &env.proxies {
         proxy.clear_rules();
+    }
+    // A member that does not find its way back to Keeper is the test bed's fault, and is told as such.
+    let facade = format!("SELECT count() FROM {CONTROL_DATABASE}.publication_authority");
+    for member in 0..env.cluster.members.len() {
+        eventually(WELL_WITHIN, &format!("member {member} reads Keeper"), || async {
+            env.cluster.sql(member, &facade).await.map(Seen::Done)
+        })
+        .await?;
     }
     Ok(())
 }
