@@ -15,13 +15,12 @@ use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
 use publication_protocol::admission::{Finding, Severity};
 use publication_protocol::code::ErrorCode;
-use publication_protocol::driver::{End, Memory, Report, Requeue, troubled};
+use publication_protocol::driver::{End, Report, Requeue, troubled};
 use publication_protocol::identity::RootId;
 use publication_protocol::intent::Intent;
 use publication_protocol::limits::STALLED_REOBSERVE_MS;
 use publication_protocol::ports::Environment;
 use publication_protocol::publisher::{Ports, pass};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -110,7 +109,7 @@ pub(super) async fn end_lost(
     finding: Finding,
 ) -> kube::Result<()> {
     let resolved = Resolved { version: Version::of(object.as_ref()), ..Resolved::default() };
-    project(object, ctx, &resolved, &report(End::Failed, vec![finding]), false).await?;
+    project(object, ctx, &resolved, &Report::of_nothing(End::Failed, vec![finding]), false).await?;
     // The finalizer goes with the next pass, and whoever waited for the target looks again.
     let _ = ctx.wake.unbounded_send(ObjectRef::from_obj(object.as_ref()));
     wake_next(object, ctx);
@@ -225,27 +224,7 @@ fn refused(object: &ClusterPublication, ctx: &Context, finding: Finding) -> Repo
     let shown = object.status.as_ref().map(|s| s.conditions.as_slice()).unwrap_or_default();
     let passing = findings.iter().all(|f| f.severity == Severity::Wait);
     let converged = passing && is_true(shown, ConditionType::CandidateConverged);
-    Report { requeue, converged, ..report(end, findings) }
-}
-
-/// Of a pass that read nothing.
-fn report(end: End, findings: Vec<Finding>) -> Report {
-    Report {
-        end,
-        slot: None,
-        class: None,
-        findings,
-        warnings: Vec::new(),
-        states: BTreeMap::new(),
-        queues: BTreeMap::new(),
-        stuck: None,
-        evidence: None,
-        held: None,
-        converged: false,
-        passed: Vec::new(),
-        requeue: Requeue::Never,
-        memory: Memory::default(),
-    }
+    Report { requeue, converged, ..Report::of_nothing(end, findings) }
 }
 
 /// api: the deadline ends waiting although the record cannot be read; true = a slot may be left to release.
@@ -357,7 +336,7 @@ mod tests {
 
     fn unread(end: End) -> Report {
         let finding = Finding::wait(ErrorCode::EndpointUnavailable, "B-2", "h1 does not answer");
-        Report { requeue: Requeue::AfterMs(250), ..report(end, vec![finding]) }
+        Report { requeue: Requeue::AfterMs(250), ..Report::of_nothing(end, vec![finding]) }
     }
 
     // proves: C-14, C-10

@@ -2,7 +2,7 @@ use super::super::status::project;
 use super::*;
 use build::{account, dispatched, inventory, prepared, record_in};
 use publication_protocol::admission::Finding;
-use publication_protocol::driver::{Memory, Report, Requeue};
+use publication_protocol::driver::Report;
 use publication_protocol::identity::Action;
 use publication_protocol::queue::Receipt;
 use publication_protocol::record::{Slot, VerdictNote};
@@ -13,22 +13,7 @@ use std::collections::BTreeMap;
 mod build;
 
 fn report(end: End) -> Report {
-    Report {
-        end,
-        slot: None,
-        class: None,
-        findings: vec![],
-        warnings: vec![],
-        states: BTreeMap::new(),
-        queues: BTreeMap::new(),
-        stuck: None,
-        evidence: None,
-        held: None,
-        converged: false,
-        passed: vec![],
-        requeue: Requeue::Never,
-        memory: Memory::default(),
-    }
+    Report::of_nothing(end, vec![])
 }
 
 fn of(record: Record, end: End, states: [MemberState; 2]) -> Report {

@@ -95,3 +95,25 @@ pub struct Report {
     /// For the next pass.
     pub memory: Memory,
 }
+
+impl Report {
+    /// Of a pass that read nothing.
+    pub fn of_nothing(end: End, findings: Vec<Finding>) -> Self {
+        Self {
+            end,
+            slot: None,
+            class: None,
+            findings,
+            warnings: Vec::new(),
+            states: BTreeMap::new(),
+            queues: BTreeMap::new(),
+            stuck: None,
+            evidence: None,
+            held: None,
+            converged: false,
+            passed: Vec::new(),
+            requeue: Requeue::Never,
+            memory: Memory::default(),
+        }
+    }
+}
