@@ -197,21 +197,25 @@ async fn refused_by_the_server(s: &mut Stage) -> Result<()> {
     s.published(5).await
 }
 
-// proves: B-5
-async fn other_name(s: &mut Stage) -> Result<()> {
-    const OTHER: &str = "analytics-again";
-    let slots = s.env.slots().await?;
+pub const OTHER: &str = "analytics-again";
+
+/// A PublicationCluster over the same servers under another cluster name: its `Ready`, once it is refused.
+pub async fn other_name_refused(s: &Stage) -> Result<Value> {
     let mut cluster = s.env.publication_cluster();
     cluster["metadata"]["name"] = json!(OTHER);
     cluster["spec"]["clusterName"] = json!(OTHER_CLUSTER);
     s.env.apply(&cluster).await?;
-    let refused = s
-        .env
-        .wait_for(Kind::Cluster, PLATFORM, OTHER, SOON, "refused", |object| {
-            let ready = condition(object, "Ready")?;
-            (ready["status"] == "False" && ready["reason"] == "AuthorityConflict").then(|| ready.clone())
-        })
-        .await;
+    let refused = |object: &Value| {
+        let ready = condition(object, "Ready")?;
+        (ready["status"] == "False" && ready["reason"] == "AuthorityConflict").then(|| ready.clone())
+    };
+    s.env.wait_for(Kind::Cluster, PLATFORM, OTHER, SOON, "refused", refused).await
+}
+
+// proves: B-5
+async fn other_name(s: &mut Stage) -> Result<()> {
+    let slots = s.env.slots().await?;
+    let refused = other_name_refused(s).await;
     let facades = s.env.keeper().keeper_map_roots().await?;
     s.env.control_plane.delete(Kind::Cluster, PLATFORM, OTHER).await?;
     let ready = refused?;

@@ -1,10 +1,10 @@
 //! B-5, B-6, F-2: whose facade it is, what happens when it is lost or older than it was, and how the loss is accepted.
 
 use crate::Case;
+use crate::admission::{OTHER, other_name_refused};
 use crate::looks::{CANDIDATE, TARGET, text};
 use crate::stage::{SOON, SPACE, Stage, expect};
 use crate::verdicts::PRIVATE;
-use publication_e2e::cluster::OTHER_CLUSTER;
 use publication_e2e::environment::FACADE_KEY;
 use publication_e2e::error::Context;
 use publication_e2e::evidence::Slot;
@@ -93,22 +93,11 @@ impl Stage {
 /// A member lost its facade, and another PublicationCluster names the same servers otherwise: it creates nothing.
 // proves: B-5, B-6
 async fn not_filled(s: &mut Stage) -> Result<()> {
-    const OTHER: &str = "analytics-again";
     s.env.cluster.sql(1, &format!("DROP TABLE {FACADE} SYNC")).await?;
-    let mut cluster = s.env.publication_cluster();
-    cluster["metadata"]["name"] = json!(OTHER);
-    cluster["spec"]["clusterName"] = json!(OTHER_CLUSTER);
-    s.env.apply(&cluster).await?;
-    let refused = s
-        .env
-        .wait_for(Kind::Cluster, PLATFORM, OTHER, SOON, "refused", |object| {
-            let ready = condition(object, "Ready")?;
-            (ready["reason"] == "AuthorityConflict").then(|| text(&ready["message"]).to_owned())
-        })
-        .await;
+    let refused = other_name_refused(s).await;
     let left = s.facades_of(1).await?;
     s.env.control_plane.delete(Kind::Cluster, PLATFORM, OTHER).await?;
-    expect("names whose it is", &refused?.contains("main"), &true)?;
+    expect("names whose it is", &text(&refused?["message"]).contains("main"), &true)?;
     expect("facades of the member", &left.as_str(), &"0")?;
     // The cluster whose facade it is fills it again, under the same root.
     s.platform(|cluster| cluster["spec"]["statementTimeoutSeconds"] = json!(179)).await?;
