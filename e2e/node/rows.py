@@ -96,7 +96,8 @@ class Loader:
                 f"SELECT name, path FROM system.parts WHERE concat(database, '.', table) = '{plain}' AND active",
                 "JSONEachRow",
             ).decode().splitlines()]
-            self.engine.run(f"DETACH TABLE {name}")
+            # SYNC: what a catalog reader still holds cannot be attached again.
+            self.engine.run(f"DETACH TABLE {name} SYNC")
             try:
                 for part in parts:
                     self._place(part, info["data_paths"][0], keeper_path)
