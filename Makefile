@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help demo test chaos lint rules crds tools build clean-tools
+.PHONY: help demo test chaos lint rules crds chart tools build clean-tools
 
 help:
 	@printf '%s\n' \
@@ -12,6 +12,7 @@ help:
 	  'make lint    rustfmt, clippy, cargo-deny, generated files' \
 	  'make rules   which test proves which rule of the protocol and which case from the field' \
 	  'make crds    regenerate crds/ and the copies in the chart' \
+  'make chart   regenerate config/ and what the chart renders in its tests' \
 	  'make tools   build the tools only'
 
 tools:
@@ -40,6 +41,9 @@ rules:
 crds:
 	@cargo run --locked -p publication-operator --bin publication-operator -- crds --out crds
 	@cargo run --locked -p publication-operator --bin publication-operator -- crds --out charts/publication-operator/crds
+
+chart:
+	@tools/chart update
 
 clean-tools:
 	rm -rf .tools

@@ -1,6 +1,7 @@
 //! `/livez`, `/readyz`, `/metrics`.
 
 use super::metrics::Metrics;
+use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -19,6 +20,10 @@ const CONNECTIONS_MAX: usize = 64;
 /// A client that says nothing is dropped.
 const HEADER_WITHIN: Duration = Duration::from_secs(5);
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+
+const TEXT: &str = "text/plain; charset=utf-8";
+/// Prometheus takes no metrics that do not say their format.
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Counts the caches that are filled. Not by the stores' own waiting, of which only one waiter is woken.
 #[derive(Debug)]
@@ -77,14 +82,33 @@ pub(super) async fn bind(listen: SocketAddr) -> std::io::Result<TcpListener> {
 }
 
 fn respond(path: &str, ready: &Readiness, metrics: &Metrics) -> Response<String> {
-    let (status, body) = match path {
-        "/livez" => (StatusCode::OK, "ok\n".to_owned()),
-        "/readyz" if ready.is_ready() => (StatusCode::OK, "ok\n".to_owned()),
-        "/readyz" => (StatusCode::SERVICE_UNAVAILABLE, "caches are not filled yet\n".to_owned()),
-        "/metrics" => (StatusCode::OK, metrics.render()),
-        _ => (StatusCode::NOT_FOUND, "not found\n".to_owned()),
+    let (status, format, body) = match path {
+        "/livez" => (StatusCode::OK, TEXT, "ok\n".to_owned()),
+        "/readyz" if ready.is_ready() => (StatusCode::OK, TEXT, "ok\n".to_owned()),
+        "/readyz" => (StatusCode::SERVICE_UNAVAILABLE, TEXT, "caches are not filled yet\n".to_owned()),
+        "/metrics" => (StatusCode::OK, OPENMETRICS, metrics.render()),
+        _ => (StatusCode::NOT_FOUND, TEXT, "not found\n".to_owned()),
     };
     let mut response = Response::new(body);
     *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(format));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_answer_says_what_it_is() {
+        let (ready, metrics) = (Readiness::new(1), Metrics::new());
+        let answers = ["/livez", "/readyz", "/metrics", "/"].map(|path| {
+            let answer = respond(path, &ready, &metrics);
+            (answer.status().as_u16(), answer.headers()[CONTENT_TYPE].to_str().unwrap().to_owned())
+        });
+        let wanted = [(200, TEXT), (503, TEXT), (200, OPENMETRICS), (404, TEXT)];
+        assert_eq!(answers, wanted.map(|(status, format)| (status, format.to_owned())));
+        let body = respond("/metrics", &ready, &metrics).into_body();
+        assert!(body.contains("\npublication_halted 0\n") && body.ends_with("# EOF\n"), "{body}");
+    }
 }

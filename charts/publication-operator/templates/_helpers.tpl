@@ -50,3 +50,32 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
   resources: [secrets, configmaps]
   verbs: [get]
 {{- end }}
+
+{{/* Service in front of /metrics; a ServiceMonitor makes it the label job. */}}
+{{- define "publication-operator.metricsName" -}}
+{{- printf "%s-metrics" (include "publication-operator.fullname" .) }}
+{{- end }}
+
+{{/* Of an alert: list of where docs/ is served (or nothing) and the page. */}}
+{{- define "publication-operator.runbook" -}}
+{{- if index . 0 -}}
+runbook_url: {{ join "/" . }}
+{{- else -}}
+runbook: docs/{{ index . 1 }}
+{{- end }}
+{{- end }}
+
+{{/* Labels that add a persona to a role of Kubernetes: "view", "edit" or "admin". edit has what view has, admin what edit has. */}}
+{{- define "publication-operator.aggregateTo" -}}
+rbac.authorization.k8s.io/aggregate-to-{{ . }}: "true"
+{{- end }}
+
+{{/* What the schema cannot say in words. */}}
+{{- define "publication-operator.validate" -}}
+{{- $remedies := dict "LOG_FORMAT" "set log.format" "RUST_LOG" "set log.level" "POD_NAME" "leave it out" "POD_NAMESPACE" "leave it out" }}
+{{- range $index, $variable := .Values.env }}
+{{- with get $remedies $variable.name }}
+{{- fail (printf "env[%d].name: the chart sets %s itself: %s" $index $variable.name .) }}
+{{- end }}
+{{- end }}
+{{- end }}
