@@ -25,13 +25,20 @@ class Reattach:
 
     def _loop(self) -> None:
         while self._outage.wait():
-            if self.keeper.wait(1.0):
-                try:
-                    if self._restart_expired() == 0:
-                        self._outage.clear()
-                except DbError as error:
-                    log.info("not yet: %s", error)
+            # Before the look: a reconnection during it asks for another one.
+            self._outage.clear()
+            if not self._is_whole():
+                self._outage.set()
             time.sleep(0.5)
+
+    def _is_whole(self) -> bool:
+        if not self.keeper.wait(1.0):
+            return False
+        try:
+            return self._restart_expired() == 0
+        except DbError as error:
+            log.info("not yet: %s", error)
+            return False
 
     def _restart_expired(self) -> int:
         rows = self.engine.run(
