@@ -64,7 +64,6 @@ pub(crate) struct Stmt {
 
 #[derive(Debug)]
 pub(crate) struct Engine {
-    pub(crate) members: usize,
     pub(crate) intents: Vec<Intent>,
     pub(crate) drivers: Interner<Driver>,
     pub(crate) calls: Interner<CallData>,
@@ -79,9 +78,8 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    pub(crate) fn new(members: usize, operations: u8) -> Self {
+    pub(crate) fn new(operations: u8) -> Self {
         Self {
-            members,
             intents: (0..operations).filter_map(real::intent).collect(),
             drivers: Interner::new(),
             calls: Interner::new(),

@@ -47,12 +47,30 @@ struct Explorer<'a> {
     transitions: usize,
 }
 
-/// Explores a configuration; `states_max` bounds memory and time, and an exploration that it stops is not exhausted.
-pub(crate) fn explore(config: &Config, states_max: usize) -> Explored {
+/// What bounds time and memory. An exploration that they stop is not exhausted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    pub(crate) states_max: usize,
+    pub(crate) rss_mib_max: u64,
+    pub(crate) progress: bool,
+}
+
+/// New states between two looks at the memory.
+const LOOK_STATES: usize = 250_000;
+
+/// Of this process, as the kernel sees it: `VmRSS:` now, `VmHWM:` at its peak.
+pub(crate) fn memory_mib(what: &str) -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix(what)).unwrap_or_default();
+    line.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap_or(0) / 1024
+}
+
+/// Explores a configuration.
+pub(crate) fn explore(config: &Config, bounds: Bounds) -> Explored {
     let operations = config.workers.iter().max().map_or(0, |op| op + 1);
     let mut explorer = Explorer {
         config,
-        engine: Engine::new(config.members, operations),
+        engine: Engine::new(operations),
         ids: HashMap::new(),
         parents: Vec::new(),
         goals: Vec::new(),
@@ -62,7 +80,7 @@ pub(crate) fn explore(config: &Config, states_max: usize) -> Explored {
         person: Vec::new(),
         transitions: 0,
     };
-    let (exhausted, mut violation) = explorer.run(states_max);
+    let (exhausted, mut violation) = explorer.run(bounds);
     let can_succeed = explorer.backwards(&explorer.successes).iter().filter(|r| **r).count();
     if exhausted && violation.is_none() {
         let live = explorer.backwards(&explorer.goals);
@@ -102,14 +120,25 @@ impl Explorer<'_> {
         }
     }
 
-    fn run(&mut self, states_max: usize) -> (bool, Option<String>) {
+    fn run(&mut self, bounds: Bounds) -> (bool, Option<String>) {
         let initial = State::initial(&mut self.engine, self.config);
         self.add(&initial, u32::MAX);
         let mut frontier = VecDeque::from([(0_u32, initial)]);
+        let mut look_at = LOOK_STATES;
         while let Some((id, state)) = frontier.pop_front() {
-            if self.parents.len() > states_max {
-                let trace = self.trace(id);
-                return (false, Some(format!("not exhausted, the last state was reached by\n{trace}")));
+            let states = self.parents.len();
+            if states > bounds.states_max {
+                return (false, None);
+            }
+            if states >= look_at {
+                look_at = states + LOOK_STATES;
+                let mib = memory_mib("VmRSS:");
+                if bounds.progress {
+                    println!("{}: {states} states, {} open, {mib} MiB", self.config.name, frontier.len());
+                }
+                if mib > bounds.rss_mib_max {
+                    return (false, None);
+                }
             }
             for Successor { by, next, label } in successors(&mut self.engine, self.config, &state) {
                 self.transitions += 1;

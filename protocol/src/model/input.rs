@@ -33,8 +33,8 @@ pub(crate) enum Sent {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum InputKey {
     Begin,
-    /// By member: does not answer, or its row.
-    Slot(Vec<Option<Option<u32>>>),
+    /// By member: does not answer, or its row; and how many members the facade is bound to.
+    Slot(Vec<Option<Option<u32>>>, u8),
     /// The pending call, and by member: does not answer, or its tables.
     Members(u32, Vec<Option<u32>>),
     Preflight(u32, Vec<Option<u32>>),
@@ -71,7 +71,7 @@ impl Tick {
 pub(crate) fn real(engine: &mut Engine, key: &InputKey) -> Result<Input, String> {
     Ok(match key {
         InputKey::Begin => Input::Begin,
-        InputKey::Slot(rows) => Input::Slot(slot(engine, rows)?),
+        InputKey::Slot(rows, bound) => Input::Slot(slot(engine, rows, *bound)?),
         InputKey::Members(call, found) => match &*engine.calls.get(*call) {
             CallData::Members(ask) => Input::Members(members(engine, ask, found)?),
             _ => return Err("members without a question".into()),
@@ -80,7 +80,7 @@ pub(crate) fn real(engine: &mut Engine, key: &InputKey) -> Result<Input, String>
             CallData::Preflight(ask) => {
                 let has = |id: &u32| engine.tables.get(*id).iter().any(|(name, _)| name == &ask.target);
                 let target = found.iter().flatten().all(has);
-                let mut answer = real::unobstructed(ask, engine.members, target);
+                let mut answer = real::unobstructed(ask, found.len(), target);
                 for (at, _) in found.iter().enumerate().filter(|(_, f)| f.is_none()) {
                     answer.failures.push(FailedRead {
                         endpoint: real::label(at),
@@ -113,9 +113,9 @@ pub(crate) fn real(engine: &mut Engine, key: &InputKey) -> Result<Input, String>
     })
 }
 
-fn slot(engine: &Engine, rows: &[Option<Option<u32>>]) -> Result<AuthorityRead, String> {
+fn slot(engine: &Engine, rows: &[Option<Option<u32>>], bound: u8) -> Result<AuthorityRead, String> {
     let mut read = AuthorityRead::default();
-    let inventory = real::inventory(engine.members).ok_or("no such server")?;
+    let inventory = real::inventory(usize::from(bound)).ok_or("no such server")?;
     for (at, row) in rows.iter().enumerate() {
         match row {
             Some(row) => {
@@ -143,9 +143,9 @@ pub(super) fn members(
         let tables = engine.tables.get(*tables);
         let at_name = |name: &String| tables.iter().find(|(n, _)| n == name).map(|(_, g)| *g);
         let there = |name: &Option<String>| name.as_ref().is_some_and(|n| at_name(n).is_some());
-        let mut member = real::answer(engine.members, at).ok_or("no such server")?;
+        let mut member = real::answer(found.len(), at).ok_or("no such server")?;
         member.tables = ask.names.iter().map(|name| (name.clone(), real::fact(at_name(name), at))).collect();
-        member.health = there(&ask.health_of).then(|| real::healthy(engine.members));
+        member.health = there(&ask.health_of).then(|| real::healthy(found.len()));
         member.count = there(&ask.count_of).then_some(10);
         answer.members.push(member);
     }

@@ -1,9 +1,9 @@
 //! The effects of the world, and what is judged at each of them: from tables, queue and rows, never from a report.
 
-use super::engine::{Engine, Stmt};
+use super::engine::{CallData, Engine, Stmt};
 use super::input::Exec;
 use super::real;
-use super::state::{Entry, State};
+use super::state::{Entry, Held, Stage, State};
 use crate::authority::{Mutation, MutationOutcome};
 use crate::identity::{Action, RETIRED_INFIX};
 use crate::phase::Phase;
@@ -46,7 +46,7 @@ pub(crate) fn apply(
 
 fn table(engine: &Engine, state: &State, member: usize, name: &str) -> Option<u8> {
     let tables = engine.tables.get(state.members[member].tables);
-    tables.iter().find(|(n, _)| n == name).map(|(_, g)| *g)
+    tables.iter().find(|(n, _)| n == name).map(|(_, g)| real::plain(*g))
 }
 
 fn operation(engine: &Engine, record: &Record) -> Judged<usize> {
@@ -93,6 +93,9 @@ fn judge_row(engine: &mut Engine, state: &mut State, row: u32) -> Judged<()> {
         if dispatches && next.phase != Phase::Dispatching {
             judge_cleanup(engine, state, op, &next)?;
         }
+        if next.phase == Phase::Released && was_sent(engine, state, op) {
+            return Err("C-10, C-12: RELEASED although a statement was sent".into());
+        }
     }
     let proved = state.residue || served(engine, state, op);
     if next.phase == Phase::Abandoned && !state.residue && serves_anywhere(engine, state, op) {
@@ -102,6 +105,26 @@ fn judge_row(engine: &mut Engine, state: &mut State, row: u32) -> Judged<()> {
         return Err("G-5: COMPLETED while a member does not serve the desired generation".into());
     }
     Ok(())
+}
+
+/// A statement of this operation is an entry, on its way, or ordered with a permit that somebody holds. One that was lost
+/// looks to its sender like one that arrived, so every way to a release that ignores the first is seen with the second.
+fn was_sent(engine: &Engine, state: &State, op: usize) -> bool {
+    let on_its_way = state.network.iter().filter_map(|held| match held {
+        Held::Statement(stmt) => Some(*stmt),
+        Held::Mutation(_) => None,
+    });
+    let ordered = state.workers.iter().filter_map(|worker| match &worker.stage {
+        Stage::Busy(busy) => match &*engine.calls.get(busy.call) {
+            CallData::Send(_, stmt) => Some(*stmt),
+            _ => None,
+        },
+        Stage::Idle(_) => None,
+    });
+    state.queue.iter().map(|entry| entry.stmt).chain(on_its_way).chain(ordered).any(|stmt| {
+        let stmt = engine.stmts.get(stmt);
+        usize::from(stmt.op) == op && stmt.action != Action::Bootstrap
+    })
 }
 
 /// G-1..G-3: nothing of the predecessor is touched before all is proved and stored.
@@ -126,6 +149,13 @@ fn judge_cleanup(engine: &Engine, state: &State, op: usize, next: &Record) -> Ju
 /// A statement arrives and becomes an entry.
 pub(crate) fn enqueue(engine: &mut Engine, state: &mut State, stmt: u32) -> Judged<()> {
     let new = engine.stmts.get(stmt);
+    let last = state.row().map(|row| engine.record(row)).transpose()?;
+    if let Some(last) = last.filter(|_| new.action == Action::Publish)
+        && last.phase == Phase::Released
+        && operation(engine, &last)? == usize::from(new.op)
+    {
+        return Err("C-10, C-12: a statement of a RELEASED operation arrived".into());
+    }
     for entry in &state.queue {
         let old = engine.stmts.get(entry.stmt);
         if old.action == Action::Publish && new.action == Action::Publish && old.op == new.op {
@@ -148,7 +178,7 @@ pub(crate) fn run(engine: &mut Engine, state: &mut State, member: usize, stmt: u
         Ddl::Exchange { target, candidate } => {
             match (find(&tables, &target.table), find(&tables, &candidate.table)) {
                 (Some(a), Some(b)) => {
-                    judge_swap(state, &stmt, tables[a].1, tables[b].1)?;
+                    judge_swap(state, &stmt, real::plain(tables[a].1), real::plain(tables[b].1))?;
                     let old = tables[a].1;
                     tables[a].1 = tables[b].1;
                     tables[b].1 = old;
@@ -161,14 +191,14 @@ pub(crate) fn run(engine: &mut Engine, state: &mut State, member: usize, stmt: u
             (_, Some(_)) => 57,
             (None, None) => 60,
             (Some(at), None) => {
-                judge_move(state, &stmt, tables[at].1)?;
+                judge_move(state, &stmt, real::plain(tables[at].1))?;
                 tables[at].0.clone_from(&to.table);
                 0
             }
         },
         Ddl::DropIfExists { table } => {
             if let Some(at) = find(&tables, &table.table) {
-                judge_drop(engine, state, &stmt, tables[at].1)?;
+                judge_drop(engine, state, &stmt, real::plain(tables[at].1))?;
                 tables.remove(at);
             }
             0

@@ -4,6 +4,7 @@ use super::engine::Engine;
 use super::input::Exec;
 use super::judge::{apply, enqueue, run};
 use super::person;
+use super::real;
 use super::state::{Config, Held, Last, Stage, State};
 use super::worker;
 use crate::identity::Action;
@@ -107,6 +108,8 @@ pub(crate) fn successors(engine: &mut Engine, config: &Config, state: &State) ->
     for member in 0..state.members.len() {
         member_steps(&mut steps, member);
     }
+    upgrade_steps(&mut steps);
+    person::membership_steps(&mut steps);
     queue_steps(&mut steps);
     network_steps(&mut steps);
     person::steps(&mut steps);
@@ -129,7 +132,9 @@ pub(crate) fn successors(engine: &mut Engine, config: &Config, state: &State) ->
 
 /// The entry that a member works on: the first it has not marked, in the order of the queue.
 fn current(state: &State, member: usize) -> Option<usize> {
-    state.queue.iter().position(|e| !e.gone && !matches!(e.hosts[member], Exec::Finished(_)))
+    // A member that joined later is no host of it.
+    let open = |host: Option<&Exec>| host.is_some_and(|host| !matches!(host, Exec::Finished(_)));
+    state.queue.iter().position(|e| !e.gone && open(e.hosts.get(member)))
 }
 
 fn member_steps(steps: &mut Steps<'_>, member: usize) {
@@ -186,7 +191,7 @@ fn member_steps(steps: &mut Steps<'_>, member: usize) {
 /// K: power loss takes back the last effect that a member acknowledged. A drop is not taken back.
 fn undo(steps: &mut Steps<'_>, member: usize) {
     let state = steps.state;
-    let done = |e: &&super::state::Entry| e.hosts[member] == Exec::Finished(0);
+    let done = |e: &&super::state::Entry| e.hosts.get(member) == Some(&Exec::Finished(0));
     let Some(last) = state.queue.iter().rev().find(done) else { return };
     let stmt = last.stmt;
     let action = steps.engine.stmts.get(stmt).action;
@@ -217,6 +222,32 @@ fn undo(steps: &mut Steps<'_>, member: usize) {
         next.members[member].tables = engine.tables.id(tables);
         Ok(())
     });
+}
+
+/// An upgrade that one member has seen reaches every member in the end.
+fn upgrade_steps(steps: &mut Steps<'_>) {
+    if !steps.config.reprint {
+        return;
+    }
+    let upgraded = |steps: &Steps<'_>, member: usize| {
+        let tables = steps.engine.tables.get(steps.state.members[member].tables);
+        tables.iter().any(|(_, generation)| *generation >= real::REPRINTED)
+    };
+    let members = 0..steps.state.members.len();
+    let begun = members.clone().any(|member| upgraded(steps, member));
+    for member in members {
+        if upgraded(steps, member) {
+            continue;
+        }
+        let label = Label("prints definitions differently from now on: member", member, 0);
+        let step = |engine: &mut Engine, next: &mut State| {
+            let tables = engine.tables.get(next.members[member].tables);
+            let reprinted = tables.iter().map(|(name, g)| (name.clone(), g + real::REPRINTED)).collect();
+            next.members[member].tables = engine.tables.id(reprinted);
+            Ok(())
+        };
+        if begun { steps.fair(label, step) } else { steps.fault(true, label, step) }
+    }
 }
 
 fn queue_steps(steps: &mut Steps<'_>) {

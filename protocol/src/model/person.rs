@@ -7,11 +7,11 @@ use super::input::{Exec, scanned};
 use super::judge::{apply, enqueue};
 use super::next::{Label, Steps};
 use super::real;
-use super::state::{Entry, Last, Stage, State};
+use super::state::{Entry, Last, Member, Stage, State};
 use super::worker;
 use crate::adjudicate::{SlotName, ask};
 use crate::admission::inventory;
-use crate::authority::PendingCas;
+use crate::authority::{Mutation, PendingCas};
 use crate::evidence;
 use crate::identity::{Action, CANDIDATE_INFIX, RETIRED_INFIX};
 use crate::record::{Record, Slot};
@@ -20,6 +20,8 @@ use crate::verdict::{Afresh, Decision, Verdict, judge};
 
 /// Names that no statement of ours ever says begin with this.
 const KEPT: &str = "kept_";
+/// A cluster of one replicates nothing.
+const MEMBERS_MIN: usize = 2;
 
 pub(super) fn steps(steps: &mut Steps<'_>) {
     if !steps.config.verdicts {
@@ -39,10 +41,13 @@ pub(super) fn steps(steps: &mut Steps<'_>) {
         if !steps.state.workers.iter().any(|w| usize::from(w.op) == op && w.stage == stalled) {
             return;
         }
-        move_away(steps, &record, op);
-        by_hand(steps, &record);
+        // Who comes and who goes is settled first.
+        if !drifted(steps.state, &record) {
+            move_away(steps, &record, op);
+            by_hand(steps, &record);
+        }
     }
-    for decision in decisions(&record) {
+    for decision in decisions(steps, &record) {
         decide(steps, op, &decision, false);
         if steps.config.delay || steps.state.network.is_empty() {
             decide(steps, op, &decision, true);
@@ -135,13 +140,56 @@ fn tables(steps: &Steps<'_>, member: usize) -> Vec<(String, u8)> {
     (*steps.engine.tables.get(steps.state.members[member].tables)).clone()
 }
 
-fn decisions(record: &Record) -> Vec<Decision> {
-    if record.phase.is_final() {
-        let mut names: Vec<String> = record.fences().into_iter().map(|fence| fence.name).collect();
-        names.dedup();
-        return names.into_iter().map(Decision::NameCleared).collect();
+/// The members are not those that the record binds.
+fn drifted(state: &State, record: &Record) -> bool {
+    record.payload.inventory.members.len() != state.members.len()
+}
+
+fn decisions(steps: &Steps<'_>, record: &Record) -> Vec<Decision> {
+    let mut names: Vec<String> = record.fences().into_iter().map(|fence| fence.name).collect();
+    names.dedup();
+    let mut all: Vec<Decision> = match record.phase.is_final() {
+        true => names.into_iter().map(Decision::NameCleared).collect(),
+        false => vec![Decision::Committed, Decision::NotApplied],
+    };
+    if steps.config.reprint && !record.phase.is_final() {
+        all.push(Decision::Rebaselined);
     }
-    vec![Decision::Committed, Decision::NotApplied]
+    if drifted(steps.state, record)
+        && let Some(inventory) = real::inventory(steps.state.members.len())
+    {
+        all.push(Decision::Rebound(inventory.digest()));
+    }
+    all
+}
+
+/// Members that come and go for good, and a Rebound that names no slot. Whoever changes members does it before moving
+/// tables.
+pub(super) fn membership_steps(steps: &mut Steps<'_>) {
+    let (config, state) = (steps.config, steps.state);
+    let members = state.members.len();
+    if usize::from(state.bound) != members && config.verdicts {
+        steps.person(Label("the facade is bound anew: members", members, 0), |_, next| {
+            next.bound = members as u8;
+            Ok(())
+        });
+    }
+    if state.queue.iter().any(|entry| moved(steps.engine, entry).is_some()) {
+        return;
+    }
+    let leaves = config.membership && members > MEMBERS_MIN;
+    steps.fault(leaves, Label("is removed for good: member", members - 1, 0), |_, next| {
+        next.members.pop();
+        Ok(())
+    });
+    for like in 0..members {
+        let label = Label("joins: member, with the tables of", members, like);
+        steps.fault(config.membership, label, |_, next| {
+            let joins = Member { up: true, ..next.members[like].clone() };
+            next.members.push(joins);
+            Ok(())
+        });
+    }
 }
 
 /// Decides on what is there now, if that would be taken; the pass has read the same.
@@ -197,11 +245,32 @@ fn afresh(engine: &mut Engine, state: &State, late: bool) -> Option<Afresh> {
     Some(Afresh { slot, rows: Some(rows), members, inventory, running: Some(false), deadlines_past: late })
 }
 
+/// How many members a verdict binds, if it binds others.
+fn rebinds(steps: &mut Steps<'_>, mutation: &Mutation) -> Option<u8> {
+    let now = steps.engine.record(steps.state.row()?).ok()?;
+    let (Mutation::Insert(row) | Mutation::Update { row, .. }) = mutation;
+    let members = Record::decode(row).ok()?.payload.inventory.members.len();
+    (members != now.payload.inventory.members.len()).then_some(members as u8)
+}
+
 fn store(steps: &mut Steps<'_>, call: u32) {
     let Some(mutation) = worker::mutation(steps.engine, call) else { return };
+    // J-4: the binding row first.
+    if let Some(members) = rebinds(steps, &mutation).filter(|members| *members != steps.state.bound) {
+        steps.person(
+            Label("the facade is bound as a verdict says: members", members.into(), 0),
+            |_, next| {
+                next.bound = members;
+                Ok(())
+            },
+        );
+        return;
+    }
     let ends = |engine: &mut Engine, next: &State| {
         let record = next.row().map(|row| engine.record(row)).transpose()?;
-        let ended = record.filter(|r| r.phase.is_final());
+        let decided =
+            |r: &Record| r.payload.verdicts.last().is_some_and(|note| !note.decision.starts_with("Re"));
+        let ended = record.filter(|r| r.phase.is_final() && decided(r));
         Ok::<_, String>(ended.and_then(|r| engine.intents.iter().position(|i| i.operation == r.operation)))
     };
     steps.person(Label("the verdict is stored", 0, 0), |engine, next| {

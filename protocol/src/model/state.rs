@@ -90,6 +90,8 @@ pub(crate) struct State {
     pub(crate) operations: Vec<Operation>,
     /// A verdict that was judged and is not stored yet: its pending `Mutate` call.
     pub(crate) verdict: Option<u32>,
+    /// How many members the facade's binding row names (J-4).
+    pub(crate) bound: u8,
     /// Left of the shared budget.
     pub(crate) faults: u8,
     /// Mutations held back so far: later draws differ from those in the network.
@@ -127,6 +129,10 @@ pub(crate) struct Config {
     pub(crate) removal: bool,
     pub(crate) deletion: bool,
     pub(crate) again: bool,
+    /// An upgrade: members print definitions differently from now on, one after the other.
+    pub(crate) reprint: bool,
+    /// Members are removed for good, or join with the tables of another.
+    pub(crate) membership: bool,
     /// A person works on what has stopped, and decides.
     pub(crate) verdicts: bool,
 }
@@ -151,6 +157,7 @@ impl State {
             workers: config.workers.iter().map(idle).collect(),
             operations: vec![operation; usize::from(operations)],
             verdict: None,
+            bound: config.members as u8,
             faults: config.faults,
             nonce: 0,
             residue: false,

@@ -96,7 +96,7 @@ pub(super) fn answer(engine: &mut Engine, state: &mut State, at: usize, input: I
 fn read(engine: &Engine, state: &State, call: u32) -> Option<InputKey> {
     let tables = || state.members.iter().map(|m| m.up.then_some(m.tables)).collect();
     match &*engine.calls.get(call) {
-        CallData::ReadSlot => Some(InputKey::Slot(rows(state))),
+        CallData::ReadSlot => Some(slot(state, rows(state))),
         CallData::Members(_) => Some(InputKey::Members(call, tables())),
         CallData::Preflight(_) => Some(InputKey::Preflight(call, tables())),
         CallData::Scan(tokens) => {
@@ -207,18 +207,22 @@ fn rows(state: &State) -> Vec<Option<Option<u32>>> {
     state.members.iter().map(|m| m.up.then_some(state.row())).collect()
 }
 
+fn slot(state: &State, rows: Vec<Option<Option<u32>>>) -> InputKey {
+    InputKey::Slot(rows, state.bound)
+}
+
 fn read_slot(steps: &mut Steps<'_>, at: usize, busy: &Busy) {
     let config = steps.config;
     steps.fair(Label("reads the slot: worker", at, 0), |e, s| {
-        let rows = rows(s);
-        answer(e, s, at, InputKey::Slot(rows))
+        let found = slot(s, rows(s));
+        answer(e, s, at, found)
     });
     match wait_matters(steps.engine, steps.state) {
         Ok(true) if !busy.late && may_wait(config, steps.state) => {
             after_wait(steps, Some(at), waited_out(at), |e, s| {
                 wait(e, s, at);
-                let rows = rows(s);
-                answer(e, s, at, InputKey::Slot(rows))
+                let found = slot(s, rows(s));
+                answer(e, s, at, found)
             });
         }
         Ok(_) => {}
@@ -228,19 +232,22 @@ fn read_slot(steps: &mut Steps<'_>, at: usize, busy: &Busy) {
         steps.fault(config.loss, Label("cannot read the slot: worker, member", at, member), |e, s| {
             let mut rows = rows(s);
             rows[member] = None;
-            answer(e, s, at, InputKey::Slot(rows))
+            let found = slot(s, rows);
+            answer(e, s, at, found)
         });
         let Some(older) = steps.state.older_row() else { continue };
         steps.fault(config.stale, Label("reads the slot stale: worker, member", at, member), |e, s| {
             let mut rows = rows(s);
             rows[member] = rows[member].map(|_| older);
-            answer(e, s, at, InputKey::Slot(rows))
+            let found = slot(s, rows);
+            answer(e, s, at, found)
         });
     }
     if let Some(older) = steps.state.older_row() {
         steps.fault(config.stale, Label("reads the slot stale everywhere: worker", at, 0), |e, s| {
             let rows = rows(s).into_iter().map(|row| row.map(|_| older)).collect();
-            answer(e, s, at, InputKey::Slot(rows))
+            let found = slot(s, rows);
+            answer(e, s, at, found)
         });
     }
 }
@@ -302,8 +309,8 @@ fn pass(engine: &mut Engine, state: &mut State, at: usize, late: bool) -> Done {
     if late {
         wait(engine, state, at);
     }
-    let rows = rows(state);
-    answer(engine, state, at, InputKey::Slot(rows))
+    let found = slot(state, rows(state));
+    answer(engine, state, at, found)
 }
 
 /// D-5 assumes that a statement is given up by its sender, and arrives or never will, within the send deadline; only
