@@ -10,8 +10,8 @@ help:
 	  'make test    every suite (ONLY="unit acceptance" runs some)' \
 	  'make chaos   publications while everything is killed and cut, on seeds 1 to 3 (CHAOS_SEEDS=1..40 runs more)' \
 	  'make soak    hours of it: large model configurations, 200,000 simulated runs, chaos on seeds 1 to 40' \
-  'make mutants which changes of the protocol crate no test notices (ONLY="authority.rs" tries one file)' \
-  'make lint    rustfmt, clippy, cargo-deny, generated files' \
+	  'make mutants which changes of the protocol crate no test notices (ONLY="authority.rs" tries one file)' \
+	  'make lint    rustfmt, clippy, cargo-deny, generated files' \
 	  'make rules   which test proves which rule of the protocol and which case from the field' \
 	  'make crds    regenerate crds/ and the copies in the chart' \
   'make chart   regenerate config/ and what the chart renders in its tests' \

@@ -84,15 +84,6 @@ pub(super) fn heavy() -> Vec<Config> {
             coarse: true,
             ..verdict("n2_w1_verdict_rebaselined")
         },
-        Config { membership: true, refuse: true, coarse: true, ..verdict("n2_w1_verdict_rebound") },
-        Config {
-            members: 3,
-            faults: 1,
-            membership: true,
-            loss: true,
-            coarse: true,
-            ..verdict("n3_w1_verdict_rebound")
-        },
         Config {
             workers: vec![0, 0],
             faults: 1,
@@ -175,6 +166,15 @@ pub(super) fn soak() -> Vec<Config> {
             loss: true,
             coarse: true,
             ..verdict("n2_w1_verdict_three_faults")
+        },
+        Config { membership: true, refuse: true, coarse: true, ..verdict("n2_w1_verdict_rebound") },
+        Config {
+            members: 3,
+            faults: 1,
+            membership: true,
+            loss: true,
+            coarse: true,
+            ..verdict("n3_w1_verdict_rebound")
         },
     ]
 }

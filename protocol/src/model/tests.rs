@@ -7,6 +7,8 @@ use super::configs::{heavy, soak};
 use super::explore::memory_mib;
 use super::explore::{Bounds, Explored, explore};
 use super::state::Config;
+#[cfg(publication_model)]
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 const BOUNDS: Bounds = Bounds { states_max: 3_000_000, rss_mib_max: u64::MAX, progress: false };
@@ -48,7 +50,6 @@ fn the_small_configurations_are_exhausted() {
 #[test]
 fn every_configuration_is_exhausted_and_everything_is_reached() {
     use crate::phase::Phase;
-    use std::collections::BTreeSet;
     if let Ok(wanted) = std::env::var("MODEL") {
         return some(&wanted);
     }
@@ -81,8 +82,6 @@ fn every_configuration_is_exhausted_and_everything_is_reached() {
         "NotApplied on IN_PROGRESS",
         "NameCleared on ABANDONED",
         "Rebaselined on IN_PROGRESS",
-        "Rebound on IN_PROGRESS",
-        "Rebound on RETIRE_PENDING",
     ] {
         assert!(reached.contains(format!("verdict {verdict}").as_str()), "{verdict} was not reached");
     }
@@ -103,6 +102,9 @@ fn some(wanted: &str) {
     assert!(!explored.is_empty(), "MODEL={wanted} names no configuration");
     let states: usize = explored.iter().map(|e| e.unique_states).sum();
     let exhausted = explored.iter().filter(|e| e.exhausted).count();
+    let reached: BTreeSet<&str> =
+        explored.iter().flat_map(|e| e.reached.iter().map(String::as_str)).collect();
+    println!("reached: {reached:?}");
     println!("{states} unique states, {exhausted} of {} configurations exhausted", explored.len());
 }
 
