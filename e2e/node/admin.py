@@ -8,8 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Callable
 from urllib.parse import urlsplit
 
-from ddl_entry import Entry
-from ddl_worker import Faults
+from ddl_worker import DdlWorker, Faults
 from engine import DbError, Engine
 from http_front import HttpFront
 from keeper import Keeper
@@ -27,11 +26,11 @@ class Admin:
     def __init__(
         self, engine: Engine, keeper: Keeper, front: HttpFront, faults: Faults, queue: QueueView,
         overlays: Overlays, loader: Loader, statements: StatementFaults,
-        running: list[Entry], version: str,
+        worker: DdlWorker, version: str,
     ) -> None:
         self.engine, self.keeper, self.front, self.faults = engine, keeper, front, faults
         self.queue, self.overlays, self.loader, self.version = queue, overlays, loader, version
-        self.statements, self.running = statements, running
+        self.statements, self.running = statements, worker.running
         self.routes: dict[tuple[str, str], Callable[[Any], Any]] = {
             ("GET", "/health"): lambda _: {"ok": True, "version": version, "keeper": keeper.connected},
             ("POST", "/ddl/pause"): lambda _: faults.set_paused(True),
@@ -42,6 +41,7 @@ class Admin:
             ("POST", "/ddl/crash_after_execute"): lambda b: faults.crash(b.get("match", "")),
             ("POST", "/ddl/clear"): lambda _: faults.clear(),
             ("GET", "/ddl"): lambda _: faults.state(),
+            ("GET", "/ddl/executed"): lambda _: worker.executed(),
             ("POST", "/statements/fail"): lambda b: statements.add(b, self._error_name(int(b["code"]))),
             ("POST", "/statements/clear"): lambda _: statements.clear(),
             ("GET", "/statements"): lambda _: statements.rules(),

@@ -4,6 +4,7 @@ Like the server, it writes `finished` only after the statement ran: a process th
 """
 from __future__ import annotations
 
+import json
 import logging
 import os
 import socket
@@ -96,6 +97,7 @@ class DdlWorker:
         self.running: list[ddl_entry.Entry] = []
         self._mine: dict[str, bool] = {}
         self._settled: set[str] = set()
+        self._executed = os.path.join(spec.me.dir, "executed.jsonl")
         self._thread = threading.Thread(target=self._loop, name="ddl", daemon=True)
 
     def start(self) -> None:
@@ -152,7 +154,7 @@ class DdlWorker:
             client.delete(active)
             client.create(active, self.spec.me.server_uuid.encode(), ephemeral=True)
         self.faults.wait_released(entry.query)
-        status = self._run(entry)
+        status = self._run(name, entry)
         if self.faults.take_crash(entry.query):
             os._exit(137)
         self._finish(path, host, status)
@@ -170,11 +172,20 @@ class DdlWorker:
             self._mine[host] = port == me.tcp_port and bool(addresses & (own | {"127.0.0.1", "::1"}))
         return self._mine[host]
 
-    def _run(self, entry: ddl_entry.Entry) -> str:
+    def executed(self) -> list[dict[str, object]]:
+        """What the engine was given, in order, over all lives of this directory (a failure that a fault gives is not)."""
+        if not os.path.exists(self._executed):
+            return []
+        with open(self._executed, encoding="utf-8") as rows:
+            return [json.loads(row) for row in rows]
+
+    def _run(self, name: str, entry: ddl_entry.Entry) -> str:
         try:
             failure = self.faults.take_failure(entry.query)
             if failure is not None:
                 raise failure
+            with open(self._executed, "a", encoding="utf-8") as rows:
+                rows.write(json.dumps({"entry": name, "query": entry.query}) + "\n")
             self.running.append(entry)
             try:
                 self.engine.run(self._local_text(entry.query), "Null", entry.settings)

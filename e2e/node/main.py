@@ -41,7 +41,7 @@ class Member:
         self.admin = AdminServer(("127.0.0.1", me.admin_port))
         self.admin.admin = Admin(
             self.engine, self.keeper, self.front, self.faults, self.queue, self.overlays,
-            Loader(self.engine, self.keeper), self.statements, self.worker.running, version,
+            Loader(self.engine, self.keeper), self.statements, self.worker, version,
         )
 
     def prepare(self, sql: str, functions: dict[str, str]) -> str:

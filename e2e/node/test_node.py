@@ -257,6 +257,9 @@ class DistributedDdl(ClusterTest):
         rows = self.finished("tok-crash")
         self.assertEqual({r["exception_code"] for r in rows.values()}, {0})
         # run twice on the second member: swapped back
+        ran = [[r["entry"] for r in n.admin("/ddl/executed", method="GET") if candidate in r["query"] and r["query"][0] == "E"]
+               for n in self.nodes]
+        self.assertEqual((len(ran[0]), ran[1]), (1, ran[0] * 2))
         self.assertEqual(self.uuids(target, candidate), [before[0][::-1], before[1]])
 
     def test_kill_and_restart_keeps_state_and_catches_up(self) -> None:

@@ -180,6 +180,13 @@ impl Member {
         self.post("/ddl/clear", Value::Null).await
     }
 
+    /// Queries of the entries that the DDL worker gave to the engine, in order, over all lives of the member.
+    pub async fn ddl_executed(&self) -> Result<Vec<String>> {
+        let answer = self.admin("GET", "/ddl/executed", Value::Null).await?;
+        let rows = answer.as_array().cloned().unwrap_or_default();
+        Ok(rows.iter().filter_map(|row| row["query"].as_str().map(str::to_owned)).collect())
+    }
+
     /// A value of `system.replicas` for one table, until cleared.
     pub async fn replica_fault(&self, database: &str, table: &str, field: &str, value: Value) -> Result<()> {
         let body = json!({"database": database, "table": table, "field": field, "value": value});
