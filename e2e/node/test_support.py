@@ -131,11 +131,8 @@ class ClusterTest(unittest.TestCase):
         cls.work = tempfile.mkdtemp(prefix="node-test-")
         cls.nodes = []
         port = free_port()
-        (Path(cls.work) / "zoo.cfg").write_text(
-            f"tickTime=500\ndataDir={cls.work}/zk\nclientPort={port}\nclientPortAddress=127.0.0.1\nmaxClientCnxns=0\n"
-        )
         try:
-            cls.start_zookeeper()
+            cls.zookeeper_on(port)
             members = [
                 {
                     "host": f"127.0.0.{index + 2}", "tcp_port": free_port(), "http_port": free_port(),
@@ -161,6 +158,13 @@ class ClusterTest(unittest.TestCase):
         except BaseException:
             cls.tearDownClass()
             raise
+
+    @classmethod
+    def zookeeper_on(cls, port: int) -> None:
+        (Path(cls.work) / "zoo.cfg").write_text(
+            f"tickTime=500\ndataDir={cls.work}/zk\nclientPort={port}\nclientPortAddress=127.0.0.1\nmaxClientCnxns=0\n"
+        )
+        cls.start_zookeeper()
 
     @classmethod
     def start_zookeeper(cls) -> None:

@@ -23,6 +23,7 @@ pub const CASES: &[(&str, usize, Case)] = &[
     ("api_budget_and_idle_objects", 2, |s| Box::pin(api_budget_and_idle_objects(s))),
     ("columns_and_conditions", 2, |s| Box::pin(columns_and_conditions(s))),
     ("rights_of_the_operator", 2, |s| Box::pin(rights_of_the_operator(s))),
+    ("kind_manifests_are_accepted", 2, |s| Box::pin(kind_manifests(s))),
 ];
 
 const FIXTURES: &str = "fixtures";
@@ -52,6 +53,22 @@ fn api(s: &Stage, object: &DynamicObject) -> Result<Api<DynamicObject>> {
         other => return Err(Error::other("fixture", format!("{other:?}"))),
     };
     Ok(s.env.control_plane.api(kind, FIXTURES))
+}
+
+/// The pods of kind/ cannot be started here; the API server judges their manifests, and stores nothing.
+async fn kind_manifests(s: &mut Stage) -> Result<()> {
+    const DRY_RUN: &str = "kubectl apply --server-side --dry-run=server --validate=strict -o name";
+    let kind = paths::root().join("kind");
+    s.env.namespace("clickhouse").await?;
+    let said = s.shell(&format!("{DRY_RUN} -k {}", kind.join("clickhouse").display())).await?;
+    for object in ["service/ch", "service/keeper", "statefulset.apps/ch", "statefulset.apps/keeper"] {
+        expect(object, &said.lines().any(|line| line == object), &true)?;
+    }
+    expect("config maps", &said.lines().filter(|line| line.starts_with("configmap/")).count(), &4)?;
+    let cluster = kind.join("publication-cluster.yaml");
+    let said = s.shell(&format!("{DRY_RUN} -f {}", cluster.display())).await?;
+    expect("cluster", &said.trim(), &"publicationcluster.clickhouse.dpone.dev/analytics")?;
+    s.shell("kubectl delete namespace clickhouse --wait=false").await.map(|_| ())
 }
 
 // proves: A-8
