@@ -81,7 +81,7 @@ pub fn inventory(probes: &[ServerProbe]) -> Inventory {
     Inventory::agree(CLUSTER, &views, false).unwrap()
 }
 
-// proves: C-1, C-2, C-3, C-5
+// proves: C-1, C-2, C-3, C-5, S06
 pub async fn compare_and_swap(live: &Live) {
     let authority = Authority::new(live.connection());
     let servers = live.servers();

@@ -8,6 +8,7 @@ mod clickhouse_support;
 
 mod authority;
 mod catalog;
+mod contract;
 mod failures;
 mod publish;
 
@@ -91,6 +92,10 @@ async fn contract(name: &str, lane: Lane) {
         let mut live = Live::start(name, lane).await;
         authority::bootstrap_and_probe(&live).await;
         authority::compare_and_swap(&live).await;
+        contract::catalog_schemas(&live).await;
+        contract::query_texts(&live).await;
+        contract::tokens(&live).await;
+        contract::errors(&live).await;
         catalog::members(&live).await;
         failures::wrong_password(&live).await;
         failures::wrong_servers(&live).await;
