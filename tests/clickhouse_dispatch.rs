@@ -188,7 +188,7 @@ async fn send(port: u16, clock: Clock, order: Option<Order>) -> SendOutcome {
     DistributedDdl::new(connection(port), clock).send(permit, &order.unwrap_or(own)).await
 }
 
-// proves: D-2, C-6
+// proves: D-2, C-6, K19
 #[tokio::test]
 async fn a_permit_in_time_sends_one_statement() {
     let server = Server::start(Script::KeepAlive(answer("200 OK", "", "h1\t9000\t0\t\t1\t0\n"))).await;

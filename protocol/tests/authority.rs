@@ -69,7 +69,7 @@ fn only_the_exact_row_at_the_next_version_from_the_same_server_gives_a_permit() 
     assert_eq!(permit.operation(), intent().operation);
 }
 
-// proves: C-3, C-5, K23
+// proves: C-3, C-5, K23, O03
 #[test]
 fn anything_else_that_is_read_gives_none() {
     use ErrorCode::{CasConflict, CasOutcomeUnknown};
@@ -117,7 +117,7 @@ fn an_answer_that_is_not_an_acknowledgement_ends_the_pass_without_a_read() {
     }
 }
 
-// proves: C-7, C-5, D-5, K23
+// proves: C-7, C-5, D-5, K23, O05
 #[test]
 fn a_lost_cas_answer_never_leads_to_a_dispatch_even_when_the_row_is_seen_later() {
     let (world, mut stepper, server, mutation) = before_cas();

@@ -125,7 +125,7 @@ fn multisets(states: &[MemberState], n: usize) -> Vec<Vec<&MemberState>> {
     all
 }
 
-// proves: F-1, F
+// proves: F-1, F, O01
 #[test]
 fn every_phase_mix_and_queue_gives_the_class_of_the_table() {
     let states = states();
@@ -165,7 +165,7 @@ fn order_of_members_does_not_matter_and_nobody_is_never_ready() {
     }
 }
 
-// proves: F-2, F-3
+// proves: F-2, F-3, O09
 #[test]
 fn only_four_classes_may_ever_lead_to_a_statement() {
     // UNKNOWN never authorises: with any unknown or silent member, or any doubt, none of these can come up.
@@ -228,7 +228,7 @@ fn every_unknown_outcome_has_a_cause_and_only_what_may_pass_is_waited_for() {
     assert_eq!(Classification::FailedUnchanged.code(), Some(ErrorCode::FailedUnchanged));
 }
 
-// proves: F-1, F-2
+// proves: F-1, F-2, K11, K31
 #[test]
 fn a_duplicate_execution_is_seen_as_a_contradiction() {
     // K31: h0 POST, h1 PRE, Finished/0 on both. And all back at PRE although the queue says success.

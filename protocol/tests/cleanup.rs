@@ -88,7 +88,7 @@ fn nothing_is_dispatched_while_a_member_is_down() {
     assert_eq!(until_quiet(&world, &intent()).end, End::Succeeded, "exact evidence resumes it");
 }
 
-// proves: G-2, G-3, F
+// proves: G-2, G-3, F, O11, K16
 #[test]
 fn a_reverted_member_keeps_both_generations() {
     // K16: h2 comes back with the mapping from before the exchange, our retire step still queued there.
@@ -132,18 +132,22 @@ fn a_table_under_the_name_of_an_unaccounted_retire_is_retired_again() {
     assert_eq!((fences[0].name.as_str(), fences[0].epoch), (CANDIDATE, 2));
 }
 
-// proves: G-4
+/// K21: h2 says that it is too large (359). K17: that something depends on it (630).
+// proves: G-4, K17, K21, O11
 #[test]
 fn a_failed_drop_blocks_at_once_and_only_a_change_tries_again() {
-    // K21: h2 refuses the drop (359).
+    for refusal in [359, 630] {
+        a_failed_drop(refusal);
+    }
+}
+
+fn a_failed_drop(refusal: u32) {
     let world = World::new(2, true);
-    world.lock().members[1].refuses.insert("drop", 359);
+    world.lock().members[1].refuses.insert("drop", refusal);
     let report = until_quiet(&world, &intent());
     assert_eq!((code(&report), cause(&report)), (Some(ErrorCode::CleanupBlocked), Some("DropFailed")));
-    assert!(
-        report.findings[0].message.contains("h2:9000 (replica 2) Retired, drop (code 359)"),
-        "{report:?}"
-    );
+    let said = format!("h2:9000 (replica 2) Retired, drop (code {refusal})");
+    assert!(report.findings[0].message.contains(&said), "{report:?}");
     assert_eq!((world.entries("drop"), report.end), (1, End::Stalled));
     assert_eq!(world.at(TARGET), [Some(NEW), Some(NEW)], "published all the same");
     world.advance(10_000_000);
@@ -213,17 +217,23 @@ fn completion_needs_every_member_cleaned_and_the_last_entry_terminal() {
     assert_eq!(pass(&world).end, End::Succeeded);
 }
 
-// proves: G-5, F
+/// K11: h1 swapped, h2 failed with 48 and did not. K19: its user has no right to (497).
+// proves: G-5, F, K11, K19
 #[test]
 fn a_mixed_terminal_state_cleans_nothing_and_names_the_member() {
-    // K11: h1 swapped, h2 failed with 48 and did not.
+    for refusal in [48, 497] {
+        a_mixed_terminal_state(refusal);
+    }
+}
+
+fn a_mixed_terminal_state(refusal: u32) {
     let world = World::new(2, true);
-    world.lock().members[1].refuses.insert("publish", 48);
+    world.lock().members[1].refuses.insert("publish", refusal);
     let report = until_quiet(&world, &intent());
     assert_eq!((code(&report), report.end), (Some(ErrorCode::PartialTerminal), End::Stalled));
     let message = &report.findings[0].message;
     assert!(message.contains("h1:9000 (replica 1) Committed (code 0)"), "{message}");
-    assert!(message.contains("h2:9000 (replica 2) Pending (code 48)"), "{message}");
+    assert!(message.contains(&format!("h2:9000 (replica 2) Pending (code {refusal})")), "{message}");
     assert_eq!((world.publications(), world.entries("retire"), world.entries("drop")), (1, 0, 0));
     assert_eq!(
         (world.at(CANDIDATE), world.at(TARGET)),
@@ -289,7 +299,7 @@ fn waiting_never_spins_however_long_the_queue_is_held_up() {
     assert!(world.counts().mutations <= 9, "budget when answers are late: {:?}", world.counts());
 }
 
-// proves: G-4, C-7
+// proves: G-4, C-7, O11
 #[test]
 fn a_lost_send_of_a_cleanup_step_is_repeated_only_after_the_visibility_wait() {
     let world = World::new(2, true);

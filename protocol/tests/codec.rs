@@ -28,7 +28,7 @@ fn with_payload(payload: String) -> RawRow {
     RawRow { payload, payload_sha256: sha, ..record_in(Phase::Committed, 2).encode() }
 }
 
-// proves: C-9
+// proves: C-9, O03
 #[test]
 fn payloads_that_are_not_ours_are_refused() {
     let row = record_in(Phase::Committed, 2).encode();
@@ -76,7 +76,7 @@ fn a_payload_in_another_spelling_is_refused() {
     assert_eq!(Record::decode(&row).map(|r| r.encode()), Ok(row));
 }
 
-// proves: C-9
+// proves: C-9, O03
 #[test]
 fn columns_that_contradict_the_payload_are_refused() {
     let spoilt = |phase: Phase, spoil: fn(&mut RawRow)| {

@@ -97,7 +97,7 @@ fn tokens_are_opaque_short_and_new_each_time() {
     }
 }
 
-// proves: A-5
+// proves: A-5, O02
 #[test]
 fn the_inventory_digest_knows_members_and_not_their_order() {
     let base = inventory(3);
@@ -254,7 +254,7 @@ fn digest_of(row: &TableRow) -> Digest {
     table_fact(row).identity().unwrap_or_else(|| panic!("{row:?}")).digest()
 }
 
-// proves: A-4
+// proves: A-4, O02
 #[test]
 fn any_semantic_change_of_a_table_changes_its_identity() {
     let base = "`id` UInt64, `d` Date";

@@ -37,7 +37,7 @@ fn settle(world: &World, intent: &Intent, case: &str) {
     }
 }
 
-// proves: C-3, C-6, C-12, H-1
+// proves: C-3, C-6, C-12, H-1, O04, S05
 #[test]
 fn one_operation_two_workers_every_two_switches() {
     let intent = intent();
@@ -110,7 +110,7 @@ fn two_operations_on_one_target_publish_once() {
     }
 }
 
-// proves: C-12, C-6, D-5
+// proves: C-12, C-6, D-5, K28
 #[test]
 fn a_worker_that_pauses_anywhere_and_wakes_up_later_never_sends_twice() {
     let intent = intent();

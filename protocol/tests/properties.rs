@@ -100,7 +100,7 @@ fn state() -> impl Strategy<Value = MemberState> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
 
-    // proves
+    // proves, O02
     #[test]
     fn inventory_digests_do_not_depend_on_order(order in Just((0..6_usize).collect::<Vec<_>>()).prop_shuffle()) {
         let base = inventory(6);

@@ -10,7 +10,7 @@ use publication_protocol::queue::{
 use publication_protocol::record::Record;
 use support::build::{queue_row, record_in};
 
-// proves: E
+// proves: E, O08
 #[test]
 fn every_cell_of_the_host_table() {
     use ExceptionText::{Empty, Null, Some as Text};
@@ -63,7 +63,7 @@ fn doubt(record: &Record, rows: &[QueueRow]) -> QueueDoubt {
     }
 }
 
-// proves: E-2, D-3
+// proves: E-2, D-3, O07
 #[test]
 fn hosts_are_aggregated_and_unknown_dominates() {
     let record = dispatching();
@@ -85,7 +85,7 @@ fn hosts_are_aggregated_and_unknown_dominates() {
     }
 }
 
-// proves: E-1, E
+// proves: E-1, E, O09, K12
 #[test]
 fn missing_extra_duplicate_and_null_hosts_are_unknown() {
     let record = dispatching();
@@ -133,7 +133,7 @@ fn each_null_of_k12_alone_proves_nothing() {
     assert_eq!(doubt(&record, &[]), QueueDoubt::NotFound, "zero rows");
 }
 
-// proves: D-3, D-5
+// proves: D-3, D-5, O07, O10, K14
 #[test]
 fn one_entry_is_found_by_its_token_and_by_nothing_else() {
     let record = dispatching();
@@ -180,7 +180,7 @@ fn a_foreign_statement_under_our_token_is_not_ours() {
     assert_eq!(doubt(&record, &rows), QueueDoubt::ForeignStatement, "cluster column");
 }
 
-// proves: D-4, D-5
+// proves: D-4, D-5, O07
 #[test]
 fn a_bound_entry_must_stay_the_same() {
     let record = dispatching();

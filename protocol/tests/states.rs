@@ -26,7 +26,7 @@ fn unknown(record: &Record, places: Places<'_>) -> Mismatch {
     }
 }
 
-// proves: F
+// proves: F, O01
 #[test]
 fn existing_target_every_placement_of_three_generations() {
     let record = record_in(Phase::RetirePending, 2);
@@ -52,7 +52,7 @@ fn existing_target_every_placement_of_three_generations() {
     }
 }
 
-// proves: F
+// proves: F, O01
 #[test]
 fn absent_target_every_placement() {
     let record = prepared(2, false);

@@ -34,7 +34,7 @@ const BAD_VERSION: &str =
     "Code: 999. DB::Exception: Transaction failed (Bad version): Op #0, path: /x. (KEEPER)\n";
 const SYNTAX: &str = "Code: 62. DB::Exception: Syntax error. (SYNTAX_ERROR)\n";
 
-// proves: C-4, C-5
+// proves: C-4, C-5, O06
 #[tokio::test]
 async fn answers_of_one_mutation() {
     let location = "Location: /elsewhere\r\n";
@@ -121,7 +121,7 @@ async fn answers_of_one_mutation() {
     }
 }
 
-// proves: C-4, C-5
+// proves: C-4, C-5, O06
 #[tokio::test]
 async fn a_server_that_hangs_is_given_up() {
     for (script, requests) in [(Script::Hang, 1), (Script::Deaf, 0), (Script::Endless, 1)] {

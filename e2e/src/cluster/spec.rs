@@ -27,6 +27,14 @@ pub enum Lane {
 }
 
 impl Lane {
+    /// The engine's line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::V26_9 => "26.9",
+            Self::V24_8 => "24.8",
+        }
+    }
+
     pub(crate) fn venv(self) -> &'static str {
         match self {
             Self::V26_9 => ".tools/venv",

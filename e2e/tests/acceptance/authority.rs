@@ -91,7 +91,7 @@ impl Stage {
 }
 
 /// A member lost its facade, and another PublicationCluster names the same servers otherwise: it creates nothing.
-// proves: B-5, B-6
+// proves: B-5, B-6, S12
 async fn not_filled(s: &mut Stage) -> Result<()> {
     s.env.cluster.sql(1, &format!("DROP TABLE {FACADE} SYNC")).await?;
     let refused = other_name_refused(s).await;

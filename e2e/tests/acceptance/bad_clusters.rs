@@ -236,7 +236,7 @@ async fn errors_of_clusters(s: &mut Stage) -> Result<()> {
 }
 
 /// The control table as the second member shows it.
-// proves: B-5
+// proves: B-5, S12
 async fn errors_of_control_tables(s: &mut Stage) -> Result<()> {
     s.tables(true, 5).await?;
     let root = s.env.keeper().keeper_map_roots().await?.pop().context("a facade's root")?;

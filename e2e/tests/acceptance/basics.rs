@@ -1,9 +1,13 @@
 //! Publications that go well.
 
 use crate::Case;
+use crate::looks::{CANDIDATE, TARGET};
 use crate::stage::{SOON, SPACE, Stage, expect};
 use publication_e2e::Result;
+use publication_e2e::error::Context;
 use publication_e2e::evidence::{authority_mutations, check_one_shot, dispatches, queue_scans};
+use std::collections::BTreeMap;
+use uuid::Uuid;
 
 pub const CASES: &[(&str, usize, Case)] = &[
     ("existing_target", 2, |s| Box::pin(existing_target(s))),
@@ -12,9 +16,24 @@ pub const CASES: &[(&str, usize, Case)] = &[
     ("three_members", 3, |s| Box::pin(existing_target(s))),
 ];
 
-// proves: F, G-3, G-5, C-4
+/// The desired generation is the target, alone, on every member; and the record says so.
+pub async fn completed(s: &Stage, desired: Uuid, version: i32, epoch: u64) -> Result<()> {
+    let live = BTreeMap::from([(TARGET.to_owned(), desired)]);
+    s.expect_tables(&vec![live; s.env.cluster.members.len()]).await?;
+    let slot = s.slot().await?;
+    let (phase, bound) = (slot.phase.as_str(), slot.payload["desired"].to_string());
+    expect(
+        "phase, _version and epoch in Keeper",
+        &(phase, slot.version, slot.dispatch_epoch),
+        &("COMPLETED", version, epoch),
+    )?;
+    expect(&format!("desired in Keeper: {bound}"), &bound.contains(&desired.to_string()), &true)
+}
+
+// proves: F, G-3, G-5, C-4, S01
 async fn existing_target(s: &mut Stage) -> Result<()> {
     s.tables(true, 5).await?;
+    let generations = s.generations().await?;
     s.env.clear_faults().await?;
     let publication = s.publication(5);
     s.env.publish(&publication).await?;
@@ -23,6 +42,9 @@ async fn existing_target(s: &mut Stage) -> Result<()> {
     expect("EXCHANGE entries in Keeper", &s.entries("EXCHANGE").await?, &1)?;
     expect("RENAME entries in Keeper", &s.entries("RENAME").await?, &1)?;
     expect("DROP entries in Keeper", &s.entries("DROP").await?, &1)?;
+    s.expect_executed(1, 1, 1).await?;
+    // PREPARED, and four CAS.
+    completed(s, generations.new, 4, 3).await?;
     let records = s.env.records();
     check_one_shot(&records)?;
     expect("authority mutations", &authority_mutations(&records).len(), &5)?;
@@ -30,15 +52,19 @@ async fn existing_target(s: &mut Stage) -> Result<()> {
     expect("queue scans", &queue_scans(&records).len(), &3)
 }
 
+// proves: F, G-5, S01
 async fn absent_target(s: &mut Stage) -> Result<()> {
     s.tables(false, 5).await?;
+    let new = s.tables_of(0).await?.get(CANDIDATE).copied().context("the candidate")?;
     let publication = s.publication(5);
     s.env.publish(&publication).await?;
     s.env.wait_outcome(SPACE, &publication.name, "Succeeded", SOON).await?;
     s.published(5).await?;
     expect("EXCHANGE entries in Keeper", &s.entries("EXCHANGE").await?, &0)?;
     expect("RENAME entries in Keeper", &s.entries("RENAME").await?, &1)?;
-    expect("DROP entries in Keeper", &s.entries("DROP").await?, &0)
+    expect("DROP entries in Keeper", &s.entries("DROP").await?, &0)?;
+    s.expect_executed(0, 1, 0).await?;
+    completed(s, new, 2, 1).await
 }
 
 async fn empty_candidate(s: &mut Stage) -> Result<()> {

@@ -63,7 +63,7 @@ async fn replace_on(s: &Stage, member: usize, name: &str) -> Result<()> {
 }
 
 /// Equal in all but identity: released; then admission begins anew, with what is there now, under a new fence.
-// proves: D-1, C-10, H-3
+// proves: D-1, C-10, H-3, S11
 async fn replaced_after_prepared(s: &mut Stage, name: &'static str) -> Result<()> {
     let rows = if name == CANDIDATE { 5 } else { 3 };
     let (story, before) = released_when(s, true, 5, async |s, _| replace(s, name, rows).await).await?;

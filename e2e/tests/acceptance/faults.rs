@@ -122,13 +122,15 @@ async fn all_workers_paused(s: &mut Stage) -> Result<()> {
     succeeds_with_one_exchange(s).await
 }
 
-// proves: F, F-2, B-2
+// proves: F, F-2, B-2, S03
 async fn member_killed(s: &mut Stage) -> Result<()> {
     prepared(s).await?;
     let last = s.env.cluster.members.len() - 1;
     s.env.cluster.member(last)?.ddl_pause().await?;
     publish(s).await?;
-    partial_in_progress(s, "Pending").await?;
+    let object = partial_in_progress(s, "Pending").await?;
+    let bound = object["status"]["publication"]["entry"].clone();
+    expect("an entry is bound", &bound.is_string(), &true)?;
     s.env.kill_member(last).await?;
     let object = partial_in_progress(s, "Unobserved").await?;
     let dead = &object["status"]["replicas"][last];
@@ -139,20 +141,30 @@ async fn member_killed(s: &mut Stage) -> Result<()> {
     expect("statements sent while a member is dead", &s.effects(), &effects)?;
     s.expect_entries(1, 0, 0).await?;
     s.env.restart_member(last).await?;
-    succeeds_with_one_exchange(s).await
+    succeeds_with_one_exchange(s).await?;
+    s.expect_executed(1, 1, 1).await?;
+    let object = s.env.publication(SPACE, &s.name()).await?;
+    expect("the original entry", &object["status"]["publication"]["entry"], &bound)
 }
 
-// proves: F, G-5, K11
+// proves: F, G-5, K11, K29, S04
 async fn one_member_fails(s: &mut Stage) -> Result<()> {
     let generations = prepared(s).await?;
     let last = s.env.cluster.members.len() - 1;
-    s.env.cluster.member(last)?.ddl_fail("EXCHANGE", 48, "not here", 1).await?;
+    let long = format!("not here\0\n{}\r\n", "a row's value\n".repeat(2_300));
+    s.env.cluster.member(last)?.ddl_fail("EXCHANGE", 48, &long, 1).await?;
     publish(s).await?;
     let object = s.blocked("PARTIAL_TERMINAL").await?;
     expect("classification", &text(&object["status"]["classification"]), &"PartialTerminal")?;
     let message = text(&object["status"]["error"]["message"]);
     let named = message.contains(&s.member_name(last)) && message.contains("(code 48)");
     expect(message, &named, &true)?;
+    let shown = object.to_string();
+    expect(
+        "the server's text is shown",
+        &(shown.contains("not here") || shown.contains("a row's value")),
+        &false,
+    )?;
     expect("its state", &replica(&object, last), &("Pending", "TerminalFailure"))?;
     expect("its code", &object["status"]["replicas"][last]["exceptionCode"], &json!(48))?;
     expect("the others", &replica(&object, 0), &("Committed", "TerminalSuccess"))?;
@@ -162,6 +174,9 @@ async fn one_member_fails(s: &mut Stage) -> Result<()> {
     s.stays_as_it_is().await?;
     s.blocked("PARTIAL_TERMINAL").await?;
     s.expect_entries(1, 0, 0).await?;
+    let mut ran = vec![1; last];
+    ran.push(0);
+    expect("EXCHANGE executed by member", &s.executed("EXCHANGE").await?, &ran)?;
     let mut tables = vec![generations.after(); last];
     tables.push(generations.before());
     s.expect_tables(&tables).await?;
@@ -247,6 +262,7 @@ async fn member_runs_it_twice(s: &mut Stage) -> Result<()> {
     expect("replica 2", &replica(&object, 1), &("Pending", "TerminalSuccess"))?;
     s.stays_as_it_is().await?;
     s.expect_entries(1, 0, 0).await?;
+    expect("EXCHANGE executed by member", &s.executed("EXCHANGE").await?, &vec![1, 2])?;
     s.expect_tables(&[generations.after(), generations.before()]).await
 }
 

@@ -23,6 +23,7 @@ mod old_engine;
 mod operators;
 mod page;
 mod retention;
+mod scenarios;
 mod stage;
 mod stuck;
 mod verdicts;
@@ -62,6 +63,7 @@ fn main() {
         names::CASES,
         api::CASES,
         authority::CASES,
+        scenarios::CASES,
     ];
     let trials = topics
         .iter()
@@ -70,10 +72,12 @@ fn main() {
         .map(|(lane, (name, members, case))| {
             let (runtime, stages, members, case) =
                 (Arc::clone(&runtime), Arc::clone(&stages), *members, *case);
-            Trial::test(*name, move || {
+            let trial = Trial::test(*name, move || {
                 let run = runtime.block_on(stages.run(members, lane, case));
                 run.map_err(|error| Failed::from(error.to_string()))
-            })
+            });
+            // Printed with the name, for the report of `make acceptance`.
+            trial.with_kind(lane.name())
         })
         .collect();
     let conclusion = libtest_mimic::run(&arguments, trials);

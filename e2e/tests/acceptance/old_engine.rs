@@ -5,6 +5,7 @@
 //! here as anywhere; that the old data is gone in the end is shown on the other engine alone.
 
 use crate::Case;
+use crate::basics::completed;
 use crate::stage::{SOON, SPACE, Stage, expect};
 use publication_e2e::Result;
 use publication_e2e::evidence::{authority_mutations, check_one_shot};
@@ -24,7 +25,7 @@ async fn is_old(s: &Stage) -> Result<()> {
     Ok(())
 }
 
-// proves: B-4, F, G-3, G-5
+// proves: B-4, F, G-3, G-5, S01
 async fn existing_target(s: &mut Stage) -> Result<()> {
     is_old(s).await?;
     s.tables(true, 5).await?;
@@ -32,14 +33,14 @@ async fn existing_target(s: &mut Stage) -> Result<()> {
     s.env.publish(&s.publication(5)).await?;
     s.env.wait_outcome(SPACE, &s.name(), "Succeeded", SOON).await?;
     s.published(5).await?;
-    for member in 0..2 {
-        expect("target", &s.tables_of(member).await?.get("orders"), &Some(&generations.new))?;
-    }
+    completed(s, generations.new, 4, 3).await?;
     s.expect_entries(1, 1, 1).await?;
+    s.expect_executed(1, 1, 1).await?;
     expect("authority mutations", &authority_mutations(&s.env.records()).len(), &5)?;
     check_one_shot(&s.env.records())
 }
 
+// proves: F, G-5, S01
 async fn absent_target(s: &mut Stage) -> Result<()> {
     s.tables(false, 5).await?;
     s.env.publish(&s.publication(5)).await?;
@@ -49,7 +50,7 @@ async fn absent_target(s: &mut Stage) -> Result<()> {
 }
 
 /// Its queue table and its errors are read rightly too.
-// proves: D-3, C-7
+// proves: D-3, C-7, S02, S04
 async fn answer_lost(s: &mut Stage) -> Result<()> {
     s.tables(true, 5).await?;
     s.env.cluster.member(1)?.ddl_fail("EXCHANGE", 48, "not here", 1).await?;
@@ -59,5 +60,6 @@ async fn answer_lost(s: &mut Stage) -> Result<()> {
     expect("answers dropped", &lost.hits(), &1)?;
     expect("code", &object["status"]["replicas"][1]["exceptionCode"], &serde_json::json!(48))?;
     s.stays_as_it_is().await?;
+    expect("EXCHANGE executed by member", &s.executed("EXCHANGE").await?, &vec![1, 0])?;
     s.expect_entries(1, 0, 0).await
 }

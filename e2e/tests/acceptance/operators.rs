@@ -29,7 +29,7 @@ const PERMIT_OVER: Duration = Duration::from_secs(11);
 /// Well below `terminationGracePeriodSeconds` of the chart.
 const GRACE: Duration = Duration::from_secs(15);
 
-// proves: C-3, C-6, C-8, D-2
+// proves: C-3, C-6, C-8, D-2, S05
 async fn two_operators_one_object(s: &mut Stage) -> Result<()> {
     const ROUNDS: u64 = 5;
     s.tables(true, 0).await?;
@@ -52,7 +52,8 @@ async fn two_operators_one_object(s: &mut Stage) -> Result<()> {
     let records = s.env.records();
     check_one_shot(&records)?;
     let sent = dispatches(&records, Some(StatementKind::Exchange)).len();
-    expect("EXCHANGE statements sent", &sent, &usize::try_from(ROUNDS).unwrap())
+    expect("EXCHANGE statements sent", &sent, &usize::try_from(ROUNDS).unwrap())?;
+    expect("EXCHANGE executed by member", &s.executed("EXCHANGE").await?, &vec![sent; 2])
 }
 
 /// A waiting object says so.
@@ -278,7 +279,7 @@ async fn late_effects(s: &mut Stage) -> Result<()> {
     Ok(())
 }
 
-// proves: C-12
+// proves: C-12, K28
 async fn a_permit_outlived_by_a_pause(s: &mut Stage) -> Result<()> {
     s.tables(true, 5).await?;
     let cas = s.env.rule(at(s, Fault::HoldAnswer, BOUNDARIES[1]))?;

@@ -138,6 +138,29 @@ impl Stage {
         Ok(all.into_iter().filter(|entry| entry.query.contains(&self.database)).collect())
     }
 
+    /// How often each member's engine was given a statement of a kind that names this case's database.
+    pub async fn executed(&self, kind: &str) -> Result<Vec<usize>> {
+        let own = |query: &&String| query.starts_with(kind) && query.contains(&self.database);
+        let mut counts = Vec::new();
+        for member in &self.env.cluster.members {
+            counts.push(member.ddl_executed().await?.iter().filter(own).count());
+        }
+        Ok(counts)
+    }
+
+    /// Every member's engine was given this many of each, by its DDL worker.
+    pub async fn expect_executed(&self, exchange: usize, rename: usize, drop: usize) -> Result<()> {
+        let members = self.env.cluster.members.len();
+        for (kind, wanted) in [("EXCHANGE", exchange), ("RENAME", rename), ("DROP", drop)] {
+            expect(
+                &format!("{kind} executed by member"),
+                &self.executed(kind).await?,
+                &vec![wanted; members],
+            )?;
+        }
+        Ok(())
+    }
+
     /// Every member serves exactly this many rows and nothing but the target is left.
     pub async fn published(&self, rows: u64) -> Result<()> {
         let counts = self.env.cluster.counts(&self.database, "orders").await?;
