@@ -5,3 +5,4 @@ pub mod cli;
 pub mod clickhouse;
 mod cluster_access;
 pub mod controller;
+pub mod receipts;

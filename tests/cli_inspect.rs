@@ -102,6 +102,7 @@ fn partial() -> Record {
             prepared_ms: 1,
             updated_ms: 2,
             error: None,
+            receipt: None,
         },
     }
 }
@@ -226,6 +227,7 @@ fn a_fenced_slot() {
         kube_uid: "k".into(),
         created_ms: 1,
         final_version: 11,
+        receipt: None,
     });
     record.payload.verdicts.push(VerdictNote {
         uid: "0d0d0d0d-0000-0000-0000-000000000000".into(),

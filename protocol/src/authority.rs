@@ -92,6 +92,7 @@ pub enum CasResult {
 impl PendingCas {
     /// C-2.
     pub(crate) fn create(record: Record, server: ServerUuid, begun: Now) -> (Self, Mutation) {
+        let record = record.sealed();
         let written = record.encode();
         let mutation = Mutation::Insert(written.clone());
         (Self { record, written, version: 0, server, dispatch: None, begun }, mutation)
@@ -105,6 +106,7 @@ impl PendingCas {
         server: ServerUuid,
         begun: Now,
     ) -> (Self, Mutation) {
+        let record = record.sealed();
         let written = record.encode();
         let expected = Predicate {
             version: from.version,

@@ -97,6 +97,7 @@ impl Intent {
                 prepared_ms: now.wall_ms,
                 updated_ms: now.wall_ms,
                 error: None,
+                receipt: None,
             },
         };
         let bytes = record.worst_case_bytes();

@@ -44,6 +44,7 @@ pub mod ports;
 pub mod preflight;
 pub mod publisher;
 pub mod queue;
+pub mod receipt;
 pub mod record;
 mod record_codec;
 pub mod replica;

@@ -21,6 +21,8 @@ pub const CLEANUP_EPOCHS_MAX: u64 = 8;
 pub const RECORD_BYTES_MAX: usize = 65_536;
 /// C: operations remembered by a slot.
 pub const RECENT_OPERATIONS_MAX: usize = 64;
+/// Of these, the last ones keep the digest of their receipt.
+pub const RECENT_RECEIPTS_MAX: usize = 16;
 /// C-9: fenced names a slot can carry.
 pub const FENCED_NAMES_MAX: usize = 8;
 /// Verdicts that a record remembers.

@@ -4,9 +4,10 @@ use crate::canonical::Digest;
 use crate::generation::GenerationIdentity;
 use crate::identity::{Action, CorrelationToken, FenceToken, Names, RootId, RowExpectation, target_key};
 use crate::inventory::Inventory;
-use crate::limits::RECENT_OPERATIONS_MAX;
+use crate::limits::{RECENT_OPERATIONS_MAX, RECENT_RECEIPTS_MAX};
 use crate::phase::Phase;
 use crate::queue::{Binding, QueueRow, QueueView, Receipt, Sought, view, view_of_survivors};
+use crate::receipt::account;
 use crate::sqltext::{Ddl, Statement, TableName};
 use serde::{Deserialize, Serialize};
 
@@ -135,6 +136,9 @@ pub struct Recent {
     pub created_ms: u64,
     /// `_version` of its last record.
     pub final_version: u64,
+    /// Digest of its receipt's account of that record, of the last few.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receipt: Option<Digest>,
 }
 
 /// J: a verdict that took effect.
@@ -199,6 +203,9 @@ pub struct Payload {
     pub updated_ms: u64,
     /// Last error.
     pub error: Option<ErrorNote>,
+    /// Digest of the receipt's account of this record ([`crate::receipt`]); none = written before there were receipts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receipt: Option<Digest>,
 }
 
 /// A decoded record.
@@ -226,6 +233,12 @@ pub struct Slot {
 }
 
 impl Record {
+    /// With the digest of its receipt: what every CAS writes.
+    pub(crate) fn sealed(mut self) -> Self {
+        self.payload.receipt = Some(account(&self).digest());
+        self
+    }
+
     /// the row's key.
     pub fn key(&self) -> Digest {
         let names = &self.payload.names;
@@ -318,9 +331,12 @@ impl Record {
             kube_uid: self.payload.owner.kube_uid.clone(),
             created_ms: self.payload.owner.created_ms,
             final_version: version,
+            receipt: self.payload.receipt,
         });
         let surplus = recent.len().saturating_sub(RECENT_OPERATIONS_MAX);
         recent.drain(..surplus);
+        // C-9: older ones keep the summary alone.
+        recent.iter_mut().rev().skip(RECENT_RECEIPTS_MAX).for_each(|old| old.receipt = None);
         recent
     }
 }

@@ -3,8 +3,8 @@
 use crate::canonical::Digest;
 use crate::identity::{Action, CorrelationToken, FenceToken, Names, Random};
 use crate::limits::{
-    CLEANUP_EPOCHS_MAX, ESCAPED_NAME_BYTES_MAX, FENCED_NAMES_MAX, RECENT_OPERATIONS_MAX, RECORD_BYTES_MAX,
-    VERDICTS_MAX,
+    CLEANUP_EPOCHS_MAX, ESCAPED_NAME_BYTES_MAX, FENCED_NAMES_MAX, RECENT_OPERATIONS_MAX, RECENT_RECEIPTS_MAX,
+    RECORD_BYTES_MAX, VERDICTS_MAX,
 };
 use crate::phase::Phase;
 use crate::queue::{Binding, Receipt};
@@ -165,8 +165,11 @@ impl Record {
             kube_uid: self.payload.owner.kube_uid.clone(),
             created_ms: u64::MAX,
             final_version: u64::MAX,
+            receipt: None,
         };
         full.payload.recent = vec![widest_recent; RECENT_OPERATIONS_MAX];
+        let with_receipt = full.payload.recent.iter_mut().rev().take(RECENT_RECEIPTS_MAX);
+        with_receipt.for_each(|recent| recent.receipt = Some(self.operation));
         let verdict = VerdictNote {
             uid: "0".repeat(36),
             decision: "Rebaselined".into(),
@@ -175,6 +178,7 @@ impl Record {
         };
         full.payload.verdicts = vec![verdict; VERDICTS_MAX];
         full.payload.error = Some(ErrorNote { code: widest });
+        full.payload.receipt = Some(self.operation);
         full.encode().payload.len()
     }
 }

@@ -77,6 +77,7 @@ fn slots() -> Vec<AuthorityRead> {
             kube_uid: "kube-1".into(),
             created_ms: 5_000,
             final_version: 3,
+            receipt: None,
         });
         slots.push(slot(Some(&over)));
     }

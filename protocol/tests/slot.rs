@@ -260,6 +260,7 @@ fn a_listed_operation_reports_its_ending_wherever_the_slot_is_now() {
         kube_uid: "kube-1".into(),
         created_ms: 1,
         final_version: 4,
+        receipt: None,
     };
     for (ending, end) in [(Ending::Completed, End::Succeeded), (Ending::Abandoned, End::Failed)] {
         let mut later = record_in(Phase::Dispatching, 2);
@@ -322,6 +323,7 @@ fn releasing_again_and_again_does_not_push_spent_names_out_of_the_list() {
         kube_uid: "kube-1".into(),
         created_ms: 1,
         final_version: 0,
+        receipt: None,
     };
     record.payload.recent = vec![spent.clone()];
     for version in 1..=2 * RECENT_OPERATIONS_MAX as u64 {

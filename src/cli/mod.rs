@@ -8,6 +8,7 @@ pub mod inspect;
 pub mod output;
 pub mod pages;
 pub mod plan;
+pub mod receipt;
 pub mod rules;
 pub mod status;
 
@@ -61,6 +62,14 @@ enum Command {
     /// Decide on a slot that cannot go on by itself: shows the evidence, asks, and creates a PublicationVerdict.
     #[command(after_help = "Exit code: 0 created, 1 not confirmed, 3 could not tell. See docs/recovery.md.")]
     Adjudicate(adjudicate::Args),
+    /// Print the receipt of a publication that has ended or is blocked, also when its object is gone.
+    #[command(after_help = "Exit code: 0 printed, 3 could not tell. See docs/receipts.md.")]
+    Receipt(receipt::Args),
+    /// Say whether a receipt holds: offline, from itself alone; with --live also against Keeper and every member.
+    #[command(
+        after_help = "Exit code: 0 holds, 1 refused, 2 holds but the cluster has gone on (--live), 3 could not tell. See docs/receipts.md."
+    )]
+    VerifyReceipt(receipt::VerifyArgs),
 }
 
 /// Format of the log.
@@ -83,6 +92,8 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Inspect(args) => return inspect::main(&args),
         Command::Doctor(args) => return doctor::main(&args),
         Command::Adjudicate(args) => return adjudicate::main(&args),
+        Command::Receipt(args) => return receipt::main(&args),
+        Command::VerifyReceipt(args) => return receipt::verify_main(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

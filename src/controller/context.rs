@@ -7,7 +7,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Client;
 use kube::runtime::events::Recorder;
 use kube::runtime::reflector::{ObjectRef, Store};
+use publication_protocol::canonical::Digest;
 use publication_protocol::driver::Memory;
+use publication_protocol::receipt::Look;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,6 +20,8 @@ pub(super) struct Remembered {
     pub(super) memory: Memory,
     /// G-4: what a person may have changed since the last pass; none = first pass of this process.
     pub(super) inputs: Option<String>,
+    /// For the receipt: what was written and seen of the present operation.
+    pub(super) history: (Option<Digest>, Vec<Look>),
 }
 
 /// What all reconciliations share.
@@ -37,6 +41,8 @@ pub(super) struct Context {
     pub(super) probe: futures::channel::mpsc::UnboundedSender<ObjectRef<PublicationCluster>>,
     remembered: Mutex<HashMap<String, Remembered>>,
     verdicts: Mutex<HashSet<String>>,
+    /// One list of receipts is written at a time.
+    pub(super) receipts: tokio::sync::Mutex<()>,
     stopping: Arc<AtomicBool>,
     halted: AtomicBool,
 }
@@ -68,6 +74,7 @@ impl Context {
             probe,
             remembered,
             verdicts,
+            receipts: tokio::sync::Mutex::default(),
             stopping,
             halted,
         }

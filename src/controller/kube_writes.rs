@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use std::sync::{Arc, Mutex, PoisonError};
 
-const MANAGER: &str = "publication-operator";
+pub(super) const MANAGER: &str = "publication-operator";
 
 /// Version of an object as a pass has read it, or written it last.
 #[derive(Debug, Clone, Default)]

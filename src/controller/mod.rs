@@ -16,6 +16,7 @@ mod loss;
 mod metrics;
 mod owners;
 mod publication;
+mod receipts;
 mod resolve;
 mod stages;
 mod status;

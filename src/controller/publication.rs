@@ -6,7 +6,7 @@ use super::credentials::connect;
 use super::environment::{System, now};
 use super::kube_writes::{Finalizer, Version, apply_status_over, has_finalizer, set_finalizer};
 use super::owners::ObjectOwners;
-use super::{events, expiry, resolve, status};
+use super::{events, expiry, receipts, resolve, status};
 use crate::api::{ClusterPublication, ConditionType, ORPHAN_ANNOTATION, PublicationCluster};
 use crate::clickhouse::{Authority, DistributedDdl, MemberCatalog};
 use crate::cluster_access::{deadline_ms, deadline_passed};
@@ -21,6 +21,7 @@ use publication_protocol::intent::Intent;
 use publication_protocol::limits::STALLED_REOBSERVE_MS;
 use publication_protocol::ports::Environment;
 use publication_protocol::publisher::{Ports, pass};
+use publication_protocol::receipt::merged;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -196,8 +197,14 @@ async fn run(
         owners: &owners,
         environment: &System,
     };
-    let report = pass(intent, remembered.memory, &ports, || ctx.is_stopping()).await;
-    ctx.remember(&uid, Remembered { memory: report.memory.clone(), inputs: Some(inputs) });
+    let operation = intent.operation;
+    let mut report = pass(intent, remembered.memory, &ports, || ctx.is_stopping()).await;
+    // Another operation of the same object, under another root, has a history of its own.
+    let (of, before) = remembered.history;
+    let before = if of == Some(operation) { before } else { Vec::new() };
+    report.history = merged(&before, &report.history);
+    let history = (Some(operation), report.history.clone());
+    ctx.remember(&uid, Remembered { memory: report.memory.clone(), inputs: Some(inputs), history });
     (report, ddl.scans())
 }
 
@@ -267,6 +274,10 @@ async fn project(
         report,
     };
     let new = status::project(&old, &facts, &kube_now());
+    // Before the status: an object that says how it ended has its receipt.
+    if new != old && new.outcome.is_some() {
+        receipts::keep_of_report(object, ctx, report).await?;
+    }
     let written = if new == old {
         Ok(())
     } else {

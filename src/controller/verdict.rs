@@ -5,7 +5,7 @@ use super::context::{Context, kube_now};
 use super::credentials::{connect, deadlines};
 use super::environment::{System, now};
 use super::kube_writes::{Version, apply_status_over};
-use super::resolve;
+use super::{receipts, resolve};
 use crate::api::{ClusterPublication, ConditionType, PublicationVerdict, PublicationVerdictStatus};
 use crate::clickhouse::{Authority, DistributedDdl, MemberCatalog, MemberProcesses};
 use crate::cluster_access::no_cluster;
@@ -36,6 +36,9 @@ pub(super) async fn reconcile(object: Arc<PublicationVerdict>, ctx: Arc<Context>
         Err(finding) => Outcome::Refused(finding),
         Ok(asked) => consider(&object, asked, &ctx, &uid).await,
     };
+    if let Outcome::Applied(slot) = &outcome {
+        receipts::keep_of_verdict(&object, slot, &ctx).await?;
+    }
     let new = project(&object, &outcome);
     if new != status {
         apply_status_over(&ctx.client, object.as_ref(), &new, &Version::of(object.as_ref())).await?;

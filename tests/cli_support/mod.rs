@@ -18,6 +18,7 @@ use publication_protocol::inventory::{ClusterRow, Inventory, Member};
 use publication_protocol::limits::Deadlines;
 use publication_protocol::phase::Phase;
 use publication_protocol::ports::{AuthorityRead, Health, MemberAnswer, MembersAnswer, ReadFailure};
+use publication_protocol::queue::{Binding, Receipt};
 use publication_protocol::record::{Dispatch, Owner, Payload, Record, SCHEMA_VERSION, VersionedRow};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -227,6 +228,7 @@ fn record(phase: Phase, candidate: &str, own: bool) -> Record {
             prepared_ms: 1,
             updated_ms: 1,
             error: None,
+            receipt: None,
         },
     }
 }
@@ -355,4 +357,20 @@ pub fn status_of(name: &str) -> ClusterPublication {
         object["status"] = status;
     }
     serde_json::from_value(object).unwrap()
+}
+
+/// COMPLETED, with every entry bound and every result stored.
+pub fn completed() -> Record {
+    let mut record = record(Phase::Completed, CANDIDATE, true);
+    record.payload.predecessor = Some(generation(8));
+    let members = &record.payload.inventory.members;
+    let codes: BTreeMap<_, _> = members.iter().map(|m| (m.server_uuid.clone(), 0)).collect();
+    for dispatch in &mut record.payload.dispatches {
+        dispatch.entry = Some(Binding {
+            entry: format!("query-{:010}", 40 + dispatch.epoch),
+            query_digest: Digest::of_bytes(b"q"),
+        });
+        dispatch.receipt = Some(Receipt::of(codes.clone()));
+    }
+    record
 }

@@ -79,3 +79,11 @@ rbac.authorization.k8s.io/aggregate-to-{{ . }}: "true"
 {{- end }}
 {{- end }}
 {{- end }}
+
+{{/* Receipts are kept as ConfigMaps beside the PublicationCluster; which ones there are is in a ConfigMap too, so that
+none is listed. */}}
+{{- define "publication-operator.receiptRules" -}}
+- apiGroups: [""]
+  resources: [configmaps]
+  verbs: [create, patch, delete]
+{{- end }}

@@ -261,6 +261,11 @@ async fn rights_of_the_operator(s: &mut Stage) -> Result<()> {
         ("watch", "", "secrets", false),
         ("update", "", "secrets", false),
         ("list", "", "configmaps", false),
+        // Receipts.
+        ("create", "", "configmaps", true),
+        ("patch", "", "configmaps", true),
+        ("delete", "", "configmaps", true),
+        ("update", "", "configmaps", false),
         ("list", "", "namespaces", false),
         ("create", "", "pods", false),
         ("watch", GROUP, "clusterpublications", true),

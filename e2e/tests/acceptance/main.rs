@@ -22,6 +22,7 @@ mod obstacles;
 mod old_engine;
 mod operators;
 mod page;
+mod receipts;
 mod retention;
 mod scenarios;
 mod stage;
@@ -55,6 +56,7 @@ fn main() {
         retention::CASES,
         cli::CASES,
         doctor::CASES,
+        receipts::CASES,
         verdicts::CASES,
         verdicts_beside::CASES,
         admission::CASES,

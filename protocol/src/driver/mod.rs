@@ -29,9 +29,10 @@ use crate::facade::FacadeSeen;
 use crate::identity::{CorrelationToken, Random, RootId, ServerUuid};
 use crate::intent::{Intent, invariant};
 use crate::phase::{Actor, Edge, Phase, edge};
-use crate::ports::{AuthorityRead, MembersAnswer, MembersAsk, Order, ReadFailure, SendOutcome};
+use crate::ports::{AuthorityRead, MemberAnswer, MembersAnswer, MembersAsk, Order, ReadFailure, SendOutcome};
 use crate::preflight::{Backlog, PreflightAnswer, PreflightAsk};
 use crate::queue::{QueueRow, QueueView};
+use crate::receipt::Look;
 use crate::record::{Owner, Record, Slot, VersionedRow};
 use crate::replica::MemberState;
 use std::collections::BTreeMap;
@@ -183,6 +184,10 @@ pub struct Driver {
     warnings: Vec<Finding>,
     converged: bool,
     passed: Vec<crate::phase::Phase>,
+    /// For the receipt alone.
+    history: Vec<Look>,
+    looked_at_version: Option<u64>,
+    server_versions: BTreeMap<ServerUuid, String>,
     /// Last evidence, for the report.
     seen_slot: Option<Slot>,
     class: Option<Classification>,
@@ -210,6 +215,9 @@ impl Driver {
             warnings: Vec::new(),
             converged: false,
             passed: Vec::new(),
+            history: Vec::new(),
+            looked_at_version: None,
+            server_versions: BTreeMap::new(),
             seen_slot: None,
             class: None,
             states: BTreeMap::new(),
@@ -221,6 +229,9 @@ impl Driver {
     /// the pass without an effect.
     pub fn next(&mut self, input: Input, tick: &Tick) -> Call {
         let state = std::mem::replace(&mut self.state, State::Done);
+        if let Input::Members(answer) = &input {
+            self.note_versions(answer);
+        }
         match (state, input) {
             (State::Start, Input::Begin) => self.read_slot(State::ReadingSlot),
             (State::ReadingSlot, Input::Slot(read)) => self.slot_read(&read, tick),
@@ -272,9 +283,17 @@ impl Driver {
         self.warnings.clear();
         self.converged = false;
         self.passed.clear();
+        self.history.clear();
+        self.looked_at_version = None;
+        self.server_versions.clear();
         self.states.clear();
         self.queues.clear();
         self.class.take()
+    }
+
+    fn note_versions(&mut self, answer: &MembersAnswer) {
+        let version = |m: &MemberAnswer| (m.server_uuid.clone(), m.server_version.clone());
+        self.server_versions.extend(answer.members.iter().map(version));
     }
 
     fn read_slot(&mut self, then: State) -> Call {
@@ -355,6 +374,7 @@ impl Driver {
             CasResult::OneShotViolation => return self.halt(),
         };
         self.passed.push(slot.record.phase);
+        self.history.push(Look::written(tick.now.wall_ms, slot.version, slot.record.phase, self.class));
         self.seen_slot = Some(slot.clone());
         match (after, permit) {
             (After::Prepared, None) => self.prepared(slot, tick),
@@ -450,6 +470,9 @@ impl Driver {
             held: self.held.take(),
             converged: self.converged,
             passed: std::mem::take(&mut self.passed),
+            history: std::mem::take(&mut self.history),
+            looked_at: self.looked_at_version,
+            server_versions: std::mem::take(&mut self.server_versions),
             requeue,
             memory: std::mem::take(&mut self.memory),
         }))

@@ -118,6 +118,7 @@ impl Driver {
             return call;
         }
         self.class = Some(decided.class);
+        self.looked_at_version = Some(slot.version);
         let findings = explain(&slot.record, decided.class, &evidence);
         self.states = evidence.states;
         self.queues = evidence.queues;

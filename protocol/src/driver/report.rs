@@ -7,6 +7,7 @@ use crate::diagnose::Stuck;
 use crate::identity::ServerUuid;
 use crate::phase::Phase;
 use crate::queue::QueueView;
+use crate::receipt::Look;
 use crate::record::Slot;
 use crate::replica::MemberState;
 use std::collections::BTreeMap;
@@ -90,6 +91,12 @@ pub struct Report {
     pub converged: bool,
     /// Phases written in this pass, in order.
     pub passed: Vec<Phase>,
+    /// Versions written in this pass, for the receipt.
+    pub history: Vec<Look>,
+    /// `_version` of the record that `class` and `states` are about.
+    pub looked_at: Option<u64>,
+    /// By member that answered.
+    pub server_versions: BTreeMap<ServerUuid, String>,
     /// When to look again.
     pub requeue: Requeue,
     /// For the next pass.
@@ -112,6 +119,9 @@ impl Report {
             held: None,
             converged: false,
             passed: Vec::new(),
+            history: Vec::new(),
+            looked_at: None,
+            server_versions: BTreeMap::new(),
             requeue: Requeue::Never,
             memory: Memory::default(),
         }

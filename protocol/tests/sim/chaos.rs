@@ -5,6 +5,7 @@ use crate::sim::judge::Operation;
 use crate::sim::mix::pick;
 use crate::sim::run::Simulation;
 use crate::support::build::{intent_of, root};
+use crate::support::run::Receipts;
 use crate::support::world::Late;
 use publication_protocol::identity::{Names, target_key};
 use publication_protocol::intent::Intent;
@@ -79,7 +80,7 @@ impl Simulation {
         self.judged(|ghost| ghost.operations.insert(intent.operation, operation));
         let hands = (0..self.rng.random_range(1..=2)).map(|_| Hand::new()).collect();
         self.note(|| format!("object {number} asks for {candidate}, generation {desired}"));
-        self.objects.push(Object { target, intent, shown: None, hands });
+        self.objects.push(Object { target, intent, shown: None, receipts: Receipts::default(), hands });
     }
 
     /// A statement about this name is still in some network (K: then nobody rebuilds it by hand).

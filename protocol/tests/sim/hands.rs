@@ -3,7 +3,7 @@
 use crate::sim::mix::{chance, pick};
 use crate::sim::run::Simulation;
 use crate::support::ports::Worker;
-use crate::support::run::{Pass, begin_until, poll};
+use crate::support::run::{Pass, Receipts, begin_until, poll};
 use publication_protocol::classify::Classification;
 use publication_protocol::code::ErrorCode;
 use publication_protocol::driver::{End, Memory, Report, Requeue};
@@ -62,6 +62,8 @@ pub struct Object {
     pub intent: Intent,
     /// Its status as an informer showed it last.
     pub shown: Option<(RootId, u64)>,
+    /// As the operator keeps them.
+    pub receipts: Receipts,
     pub hands: Vec<Hand>,
 }
 
@@ -188,6 +190,11 @@ impl Simulation {
         });
         if let Some(wrong) = wrong {
             self.world.lock().violations.push(format!("{wrong}: {report:?}"));
+        }
+        let now_ms = self.world.lock().now.wall_ms;
+        let flaws = self.objects[object].receipts.flaws(report, now_ms);
+        if !flaws.is_empty() {
+            self.world.lock().violations.push(format!("a receipt does not hold: {flaws:?}"));
         }
         let reached = &mut self.stats.reached;
         *reached.entry(format!("end {:?}", report.end)).or_default() += 1;

@@ -156,6 +156,7 @@ pub fn prepared(members: u32, predecessor: bool) -> Record {
             prepared_ms: 1,
             updated_ms: 1,
             error: None,
+            receipt: None,
         },
     }
 }

@@ -6,6 +6,7 @@ use futures::task::noop_waker;
 use publication_protocol::driver::{End, Memory, Report, Requeue};
 use publication_protocol::intent::Intent;
 use publication_protocol::publisher::{Ports, pass};
+use publication_protocol::receipt::{self, Document, Flaw, Look, Scene, merged, verify};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -48,6 +49,34 @@ pub fn one(world: &World, intent: &Intent, memory: Memory) -> Option<Report> {
     poll(&mut begin(Worker::new(world), intent.clone(), memory))
 }
 
+/// Receipts of one operation, as an operator keeps them: whatever happens to it, each of them must hold.
+#[derive(Default)]
+pub struct Receipts {
+    pub last: Option<Document>,
+    pub history: Vec<Look>,
+}
+
+impl Receipts {
+    /// Keeps the receipt of this report.
+    pub fn of(&mut self, report: &Report, now_ms: u64) {
+        let flaws = self.flaws(report, now_ms);
+        assert!(flaws.is_empty(), "{flaws:?}\n{:?}", self.last);
+    }
+
+    /// The same, and what is wrong with it.
+    pub fn flaws(&mut self, report: &Report, now_ms: u64) -> Vec<Flaw> {
+        self.history = merged(&self.history, &report.history);
+        if matches!(report.end, End::Waiting | End::Gone) {
+            return Vec::new();
+        }
+        let cluster = "platform/analytics".to_owned();
+        let Some(scene) = Scene::of_report(report, cluster, "0.1.0", now_ms) else { return Vec::new() };
+        let document = receipt::of(Scene { history: self.history.clone(), ..scene }, self.last.as_ref());
+        self.history.clone_from(&document.history);
+        verify(self.last.insert(document))
+    }
+}
+
 /// Polls a yielding pass to its end.
 pub fn finish(pass: &mut Pass) -> Report {
     (0..10_000).find_map(|_| poll(pass)).expect("a pass ends")
@@ -65,12 +94,14 @@ pub fn until_quiet_with(world: &World, intent: &Intent, mut between: impl FnMut(
     const PASSES_MAX: u32 = 4_000;
     let mut memory = Memory::default();
     let (mut stalled, mut before) = (0, None);
+    let mut receipts = Receipts::default();
     for _ in 0..PASSES_MAX {
         let report = one(world, intent, std::mem::take(&mut memory));
         between(world);
         world.arrivals();
         world.judge();
         let Some(report) = report else { continue };
+        receipts.of(&report, world.lock().now.wall_ms);
         match report.requeue {
             Requeue::Never => return report,
             Requeue::Now => world.advance(1),
