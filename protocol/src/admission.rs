@@ -158,6 +158,13 @@ pub fn read_failure(endpoint: &str, failure: ReadFailure) -> Finding {
         ReadFailure::KeeperUnavailable => {
             Finding::wait(ErrorCode::AuthorityUnavailable, "B-5", at("Keeper does not answer the server"))
         }
+        ReadFailure::NotActivated => Finding::wait(
+            ErrorCode::AuthorityUnavailable,
+            "B-5",
+            at(
+                "cannot activate the facade (code 668): Keeper was away at its start, or came back without it (then see docs/recovery.md, AUTHORITY_LOST)",
+            ),
+        ),
         ReadFailure::WrongServer => Finding::block(
             ErrorCode::IncompleteInventory,
             "B-2",

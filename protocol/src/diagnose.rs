@@ -207,7 +207,7 @@ pub fn signs(
 ) -> BTreeMap<ServerUuid, StuckCause> {
     // A missing right, or a missing table, is no missing Keeper.
     let silent = |(_, why): &(String, ReadFailure)| {
-        matches!(why, ReadFailure::KeeperUnavailable | ReadFailure::Unavailable)
+        matches!(why, ReadFailure::KeeperUnavailable | ReadFailure::NotActivated | ReadFailure::Unavailable)
     };
     let some_silent = read.failures.iter().any(silent);
     let no_keeper = |server: &ServerUuid| some_silent && read.rows.iter().all(|(who, _)| who != server);

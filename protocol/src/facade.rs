@@ -168,7 +168,10 @@ fn check(control_database: &str, member: &str, table: &FacadeTable) -> Result<Ro
         Finding::block(ErrorCode::CapabilityMissing, "B-5", message)
     };
     if table.database != control_database {
-        return Err(block("exists in another database than controlDatabase; drop it there"));
+        return Err(block(&format!(
+            "exists in database {}, not in controlDatabase {control_database}; a PublicationCluster with that controlDatabase owns it, drop it only where there is none",
+            table.database
+        )));
     }
     // The root first: what a schema must be follows from it.
     let root =

@@ -50,7 +50,9 @@ pub fn accepted(field: &str, lost: &BTreeSet<RootId>) -> Result<RootId, Finding>
         return Ok(*root);
     }
     let message = if field.is_empty() {
-        format!("{gone}: bring Keeper back, or accept the loss in acceptAuthorityLoss, see docs/recovery.md")
+        format!(
+            "{gone}: bring Keeper back, list the members that had it, or accept the loss in acceptAuthorityLoss, see docs/recovery.md"
+        )
     } else {
         format!("{gone}: acceptAuthorityLoss names another root")
     };

@@ -29,6 +29,9 @@ pub enum ReadFailure {
     Malformed,
     /// Keeper does not answer the server.
     KeeperUnavailable,
+    /// The server has the table and could not activate it: it found nothing behind it in Keeper, or no Keeper, when it
+    /// started. One code says both.
+    NotActivated,
     /// An endpoint reached another server than before, or one server stands behind two endpoints.
     WrongServer,
 }

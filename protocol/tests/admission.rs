@@ -158,6 +158,7 @@ fn partial_duplicate_and_failed_answers_are_no_evidence_k09() {
         (ReadFailure::AccessDenied, AccessDenied, Severity::Block),
         (ReadFailure::NoTable, AuthorityUnavailable, Severity::Block),
         (ReadFailure::KeeperUnavailable, AuthorityUnavailable, Severity::Wait),
+        (ReadFailure::NotActivated, AuthorityUnavailable, Severity::Wait),
         (ReadFailure::WrongServer, IncompleteInventory, Severity::Block),
     ] {
         let mut answer = admissible(2);

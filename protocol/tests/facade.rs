@@ -48,7 +48,7 @@ fn a_control_table_that_differs_on_one_member_is_refused_with_the_member() {
         ),
         (
             |facts| facts[1].tables[0].database = "elsewhere".into(),
-            "CAPABILITY_MISSING (B-5) m2: publication_authority exists in another database than controlDatabase; drop it there",
+            "CAPABILITY_MISSING (B-5) m2: publication_authority exists in database elsewhere, not in controlDatabase p; a PublicationCluster with that controlDatabase owns it, drop it only where there is none",
         ),
         (
             |facts| {

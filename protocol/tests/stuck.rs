@@ -140,6 +140,9 @@ fn a_member_that_is_not_well_is_named_with_what_it_lacks() {
     half.rows.pop();
     half.failures.push(("h2:8123".into(), ReadFailure::KeeperUnavailable));
     assert_eq!(with_sign(&admissible(2), &half), [StuckCause::KeeperUnreachable]);
+    let mut hollow = half.clone();
+    hollow.failures[0].1 = ReadFailure::NotActivated;
+    assert_eq!(with_sign(&admissible(2), &hollow), [StuckCause::KeeperUnreachable]);
     let mut denied = half.clone();
     denied.failures[0].1 = ReadFailure::AccessDenied;
     assert_eq!(with_sign(&admissible(2), &denied), [StuckCause::WorkerStopped], "a right, not Keeper");

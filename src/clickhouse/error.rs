@@ -106,6 +106,7 @@ const READ_FAILURES: &[(u32, ReadFailure)] = &[
     (701, ReadFailure::UnknownCluster),    // CLUSTER_DOESNT_EXIST
     (225, ReadFailure::KeeperUnavailable), // NO_ZOOKEEPER
     (242, ReadFailure::KeeperUnavailable), // TABLE_IS_READ_ONLY
+    (668, ReadFailure::NotActivated), // INVALID_STATE: of a KeeperMap table, nothing else that we read has states
     (KEEPER_EXCEPTION, ReadFailure::KeeperUnavailable),
     (16, ReadFailure::Malformed), // no such column, function, setting: not a catalog that we know
     (46, ReadFailure::Malformed),
@@ -229,6 +230,7 @@ mod tests {
             (242, Unknown, ReadFailure::KeeperUnavailable),
             (279, Unknown, ReadFailure::Unavailable),
             (394, Unknown, ReadFailure::Unavailable),
+            (668, Unknown, ReadFailure::NotActivated),
             (425, Unknown, ReadFailure::Unavailable),
             (701, Unknown, ReadFailure::UnknownCluster),
             (999, Unknown, ReadFailure::KeeperUnavailable),

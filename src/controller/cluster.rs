@@ -25,6 +25,8 @@ use std::time::Duration;
 
 /// How often a cluster that is going is asked whether it is free; the caches know.
 const USERS_AGAIN: Duration = Duration::from_secs(2);
+/// The same where each look is an examination, because the last one failed.
+const EXAMINED_AGAIN_MAX: Duration = Duration::from_secs(10);
 
 /// What an examination found, complete or not.
 #[derive(Default)]
@@ -68,6 +70,7 @@ pub(super) async fn reconcile(cluster: Arc<PublicationCluster>, ctx: Arc<Context
         apply_status_over(&ctx.client, cluster.as_ref(), &new, &version).await?;
     }
     Ok(match result {
+        Err(_) if examined.in_use.deletion().is_some() => Action::requeue(backoff.min(EXAMINED_AGAIN_MAX)),
         Err(_) => Action::requeue(backoff),
         Ok(()) if !settled => Action::requeue(backoff),
         Ok(()) if examined.in_use.deletion().is_some() => Action::requeue(USERS_AGAIN),

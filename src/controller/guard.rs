@@ -25,14 +25,16 @@ struct User {
 }
 
 impl InUse {
-    /// Those that were dispatched, or may be (C-14), and are not over. What the platform gave up (`orphan`) does not count.
+    /// Those that were dispatched, or may be (C-14), and are not over. What the platform gave up (`orphan`) does not
+    /// count, unless it is being deleted: that the platform lets it go is read from the cluster, which goes after it.
     pub(super) fn of(cluster: &PublicationCluster, publications: &[Arc<ClusterPublication>]) -> Self {
         let given_up = cluster.annotations().get(ORPHAN_ANNOTATION).map(String::as_str).unwrap_or_default();
         let given_up: Vec<&str> = given_up.split(',').map(str::trim).collect();
         let uses = |p: &&Arc<ClusterPublication>| {
             let status = p.status.as_ref();
-            let orphan =
+            let listed =
                 status.and_then(|s| s.operation_id.as_deref()).is_some_and(|id| given_up.contains(&id));
+            let orphan = listed && p.metadata.deletion_timestamp.is_none();
             names(p, cluster) && holds(p) && !is_finished(p) && !orphan
         };
         let mut users: Vec<User> = publications
@@ -168,6 +170,10 @@ mod tests {
         let mut given_up = deleted();
         given_up.annotations_mut().insert(ORPHAN_ANNOTATION.to_owned(), "x, b".to_owned());
         assert!(InUse::of(&given_up, &all[..1]).is_free());
+        // It is on its way out, by what the cluster says: the cluster goes after it.
+        let mut going = all[0].as_ref().clone();
+        going.metadata.deletion_timestamp = deleted().metadata.deletion_timestamp;
+        assert!(!InUse::of(&given_up, &[Arc::new(going)]).is_free());
     }
 
     #[test]
