@@ -68,6 +68,35 @@ impl ZooKeeper {
         self.ready().await
     }
 
+    /// Stopped meanwhile, so that the copy is whole. Keeps one backup, the last.
+    pub async fn back_up(&mut self) -> Result<()> {
+        self.process.end();
+        let backup = self.beside("backup");
+        let _ = std::fs::remove_dir_all(&backup);
+        copy(&self.beside("data"), &backup).context("back up ZooKeeper")?;
+        self.restart().await
+    }
+
+    /// Comes back with what the backup has, and nothing since.
+    pub async fn restore(&mut self) -> Result<()> {
+        self.process.end();
+        let data = self.beside("data");
+        std::fs::remove_dir_all(&data).context("ZooKeeper's data")?;
+        copy(&self.beside("backup"), &data).context("restore ZooKeeper")?;
+        self.restart().await
+    }
+
+    /// Comes back with nothing.
+    pub async fn empty(&mut self) -> Result<()> {
+        self.process.end();
+        std::fs::remove_dir_all(self.beside("data")).context("ZooKeeper's data")?;
+        self.restart().await
+    }
+
+    fn beside(&self, name: &str) -> std::path::PathBuf {
+        self.config.with_file_name(name)
+    }
+
     pub fn log_tail(&self) -> String {
         self.process.log_tail()
     }
@@ -85,6 +114,20 @@ impl ZooKeeper {
         })
         .await
     }
+}
+
+fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        let to = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy(&entry.path(), &to)?;
+        } else {
+            std::fs::copy(entry.path(), to)?;
+        }
+    }
+    Ok(())
 }
 
 async fn launch(config: &Path, log: &Path) -> Result<Leashed> {

@@ -29,7 +29,7 @@ impl Stage {
     }
 
     /// Waits until a condition of the PublicationCluster has this status and reason; its message.
-    async fn cluster_says(&self, kind: &str, status: &str, reason: &str) -> Result<String> {
+    pub async fn cluster_says(&self, kind: &str, status: &str, reason: &str) -> Result<String> {
         let is = |object: &Value| {
             condition(object, kind).is_some_and(|c| c["status"] == status && c["reason"] == reason)
         };
@@ -63,7 +63,7 @@ impl Stage {
     }
 
     /// Objects of other cases are unresolved on purpose; they would stand against what these accept.
-    async fn alone(&self) -> Result<()> {
+    pub async fn alone(&self) -> Result<()> {
         let all = "kubectl get clusterpublications -A --no-headers \
                    -o custom-columns=S:.metadata.namespace,N:.metadata.name";
         let forget = "kubectl -n \"$space\" delete clusterpublication \"$name\" --wait=false --ignore-not-found; \

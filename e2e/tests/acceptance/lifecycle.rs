@@ -3,14 +3,10 @@
 use crate::Case;
 use crate::looks::{CANDIDATE, TARGET, text, truth};
 use crate::stage::{SOON, SPACE, Stage, expect};
-use k8s_openapi::api::core::v1::{Namespace, Secret};
-use kube::Api;
-use kube::api::DeleteParams;
 use publication_e2e::Result;
 use publication_e2e::cluster::PUBLISHER;
-use publication_e2e::error::Context;
 use publication_e2e::kubernetes::Kind;
-use publication_e2e::manifests::{CLUSTER_OBJECT, Publication, SECRET, condition};
+use publication_e2e::manifests::{Publication, condition};
 use publication_e2e::poll::{Seen, eventually};
 use publication_e2e::proxy::{Door, Fault, StatementKind};
 use serde_json::{Value, json};
@@ -22,7 +18,6 @@ pub const CASES: &[(&str, usize, Case)] = &[
     ("deleted_while_in_flight", 2, |s| Box::pin(deleted_while_in_flight(s))),
     ("deleted_while_fail_closed", 2, |s| Box::pin(deleted_while_fail_closed(s))),
     ("secret_rotated_under_way", 2, |s| Box::pin(secret_rotated_under_way(s))),
-    ("namespace_goes_with_its_references", 2, |s| Box::pin(namespace_goes(s))),
     ("same_invocation_again", 2, |s| Box::pin(same_invocation_again(s))),
     ("candidate_name_spent", 2, |s| Box::pin(candidate_name_spent(s))),
     ("ten_publications_in_a_row", 2, |s| Box::pin(ten_publications_in_a_row(s))),
@@ -170,49 +165,6 @@ async fn secret_rotated_under_way(s: &mut Stage) -> Result<()> {
     s.published(5).await?;
     s.expect_entries(1, 1, 1).await?;
     expect("EXCHANGE statements sent", &s.requests(StatementKind::Exchange).len(), &1)
-}
-
-/// A namespace with a PublicationCluster of its own, and a publication that cannot begin.
-async fn undispatched_in(s: &Stage, space: &str) -> Result<()> {
-    s.env.namespace(space).await?;
-    let mut secret = publication_e2e::manifests::secret(s.env.cluster.publisher_password());
-    secret["metadata"]["namespace"] = space.into();
-    s.env.apply(&secret).await?;
-    let mut cluster = s.env.publication_cluster();
-    cluster["metadata"]["namespace"] = space.into();
-    cluster["spec"]["access"] = json!([{"databases": [{"prefix": "shop"}]}]);
-    s.env.apply(&cluster).await?;
-    let mut publication = Publication::new(space, "never", &s.database, TARGET, 5).manifest();
-    publication["spec"]["clusterRef"] = json!({ "name": CLUSTER_OBJECT });
-    s.env.apply(&publication).await?;
-    let refused = |o: &Value| (o["status"]["error"]["code"] == "CANDIDATE_INVALID").then_some(());
-    s.env.wait_for(Kind::Publication, space, "never", SOON, "CANDIDATE_INVALID", refused).await
-}
-
-// proves: K30
-async fn namespace_goes(s: &mut Stage) -> Result<()> {
-    s.env.cluster.table_with_rows(&s.database, TARGET, 3, 0).await?;
-    let client = s.env.control_plane.client();
-    let spaces = [format!("{}-no-secret", s.database), format!("{}-no-cluster", s.database)];
-    for space in &spaces {
-        undispatched_in(s, space).await?;
-    }
-    let secrets: Api<Secret> = Api::namespaced(client.clone(), &spaces[0]);
-    secrets.delete(SECRET, &DeleteParams::default()).await.context("delete the Secret")?;
-    s.env.control_plane.delete(Kind::Cluster, &spaces[1], CLUSTER_OBJECT).await?;
-    let namespaces: Api<Namespace> = Api::all(client);
-    for space in &spaces {
-        namespaces.delete(space, &DeleteParams::default()).await.context("delete a namespace")?;
-    }
-    for space in &spaces {
-        let what = format!("namespace {space} is gone");
-        let waited = eventually(SOON, &what, || async {
-            let found = namespaces.get_opt(space).await.context("namespace")?;
-            Ok(Seen::when(found.is_none(), format!("{:?}", found.and_then(|n| n.status))))
-        });
-        waited.await.map_err(|e| s.env.explain(&e))?;
-    }
-    expect("statements with an effect", &s.effects(), &0)
 }
 
 // proves: A-2, H-2

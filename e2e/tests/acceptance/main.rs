@@ -10,17 +10,21 @@ mod authority;
 mod bad_clusters;
 mod basics;
 mod cli;
+mod cluster_edits;
 mod doctor;
 mod drift;
 mod errors;
 mod faults;
+mod keeper_lost;
 mod late;
 mod lifecycle;
 mod looks;
 mod names;
+mod namespaces;
 mod obstacles;
 mod old_engine;
 mod operators;
+mod own_clusters;
 mod page;
 mod receipts;
 mod retention;
@@ -53,7 +57,10 @@ fn main() {
         late::CASES,
         operators::CASES,
         lifecycle::CASES,
+        namespaces::CASES,
+        own_clusters::CASES,
         retention::CASES,
+        cluster_edits::CASES,
         cli::CASES,
         doctor::CASES,
         receipts::CASES,
@@ -66,6 +73,7 @@ fn main() {
         api::CASES,
         authority::CASES,
         scenarios::CASES,
+        keeper_lost::CASES,
     ];
     let trials = topics
         .iter()

@@ -163,7 +163,7 @@ enum Moment {
 }
 
 /// Every statement with an effect of one publication, in order.
-const BOUNDARIES: [(&str, StatementKind, &str); 8] = [
+pub const BOUNDARIES: [(&str, StatementKind, &str); 8] = [
     ("create PREPARED", StatementKind::Insert, "'PREPARED'"),
     ("CAS to DISPATCHING", StatementKind::Update, "phase = 'DISPATCHING', "),
     ("EXCHANGE", StatementKind::Exchange, ""),
@@ -174,13 +174,13 @@ const BOUNDARIES: [(&str, StatementKind, &str); 8] = [
     ("CAS to COMPLETED", StatementKind::Update, "phase = 'COMPLETED', "),
 ];
 
-fn at(s: &Stage, fault: Fault, (_, kind, text): (&str, StatementKind, &str)) -> Rule {
+pub fn at(s: &Stage, fault: Fault, (_, kind, text): (&str, StatementKind, &str)) -> Rule {
     let rule = s.fault(fault, kind);
     if text.is_empty() { rule } else { rule.containing(text) }
 }
 
 /// Nothing was swapped twice, and nothing was dropped that was not replaced everywhere.
-async fn harmless(s: &Stage, what: &str) -> Result<()> {
+pub async fn harmless(s: &Stage, what: &str) -> Result<()> {
     let exchanged = s.entries("EXCHANGE").await?;
     if exchanged > 1 {
         return Err(Error::other(what, format!("{exchanged} EXCHANGE entries")));

@@ -45,15 +45,7 @@ async fn finished_objects_expire(s: &mut Stage) -> Result<()> {
 // proves: C-14, K30
 async fn used_cluster_is_not_deleted(s: &mut Stage) -> Result<()> {
     s.tables(true, 5).await?;
-    let space = format!("{}-used", s.database);
-    s.env.namespace(&space).await?;
-    let mut secret = publication_e2e::manifests::secret(s.env.cluster.publisher_password());
-    secret["metadata"]["namespace"] = space.as_str().into();
-    s.env.apply(&secret).await?;
-    let mut cluster = s.env.publication_cluster();
-    cluster["metadata"]["namespace"] = space.as_str().into();
-    cluster["spec"]["access"] = json!([{"databases": [{"prefix": "shop"}]}]);
-    s.env.apply(&cluster).await?;
+    let space = s.space_with_a_cluster("used").await?;
     let ask = |name: &str, target: &str| {
         let mut object = Publication::new(&space, name, &s.database, target, 5).manifest();
         object["spec"]["clusterRef"] = json!({ "name": CLUSTER_OBJECT });

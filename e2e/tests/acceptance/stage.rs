@@ -20,6 +20,8 @@ pub struct Stage {
     pub env: Environment,
     databases: usize,
     platform_changed: bool,
+    /// A case did what no other can play on: this stage is its last.
+    pub spoilt: bool,
     /// Database of the present case.
     pub database: String,
 }
@@ -32,7 +34,7 @@ impl Stage {
         env.namespace(SPACE).await?;
         env.start_operator().await?;
         env.wait_cluster_ready(SOON).await?;
-        Ok(Self { env, databases: 0, platform_changed: false, database: String::new() })
+        Ok(Self { env, databases: 0, platform_changed: false, spoilt: false, database: String::new() })
     }
 
     async fn play(&mut self, case: crate::Case) -> Result<()> {
@@ -67,7 +69,8 @@ impl Stage {
     /// Another database: `tables`, `publication`, `entries` and the rest speak of it from now on.
     pub async fn fresh_database(&mut self) -> Result<()> {
         self.databases += 1;
-        self.database = format!("shop{}", self.databases);
+        // None is the beginning of another: statements are counted by the name in their text.
+        self.database = format!("shop{:04}", self.databases);
         self.env.cluster.create_database(&self.database).await
     }
 
@@ -221,7 +224,9 @@ impl Stages {
             Stage::start(members, lane).await?
         };
         let result = stage.play(case).await;
-        self.free.lock().await.entry(bed).or_default().push(stage);
+        if !stage.spoilt {
+            self.free.lock().await.entry(bed).or_default().push(stage);
+        }
         result
     }
 

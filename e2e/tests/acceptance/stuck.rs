@@ -18,6 +18,7 @@ pub const CASES: &[(&str, usize, Case)] = &[
     ("stuck_older_entry_is_named", 2, |s| Box::pin(older_entry(s))),
     ("stuck_keeper_is_named", 2, |s| Box::pin(keeper(s))),
     ("stuck_dead_member_is_named", 2, |s| Box::pin(dead(s))),
+    ("stuck_host_that_is_not_local_is_named", 2, |s| Box::pin(not_local(s))),
 ];
 
 /// Made ON CLUSTER, hence before a worker is stopped.
@@ -152,4 +153,39 @@ async fn dead(s: &mut Stage) -> Result<()> {
     s.expect_entries(1, 0, 0).await?;
     s.env.restart_member(1).await?;
     goes_through(s).await
+}
+
+/// Its own view names nobody, as after a change of host name: fail-closed, said with the cause and what to correct.
+// proves: K07, K13, B-1, F
+async fn not_local(s: &mut Stage) -> Result<()> {
+    let generations = prepared(s).await?;
+    s.env.cluster.member(1)?.ddl_pause().await?;
+    publish(s).await?;
+    s.status("PartialInProgress", |o| o["status"]["classification"] == "PartialInProgress").await?;
+    let nobody = json!({"table": "clusters", "replace": {"is_local": "0"}});
+    s.env.cluster.member(1)?.admin("POST", "/system/overlay", nobody).await?;
+    let told = named_not_local(s, &generations).await;
+    s.env.cluster.member(1)?.admin("POST", "/system/clear", json!({"table": "clusters"})).await?;
+    told?;
+    s.env.cluster.member(1)?.ddl_resume().await?;
+    goes_through(s).await
+}
+
+async fn named_not_local(s: &mut Stage, generations: &Generations) -> Result<()> {
+    const WORDS: &str = "does not have exactly its own row as is_local";
+    s.nudge().await?;
+    let object = s.blocked("OUTCOME_UNKNOWN").await?;
+    let message = text(&object["status"]["error"]["message"]);
+    let said = format!("{} no longer takes exactly its own row as local", s.member_name(1));
+    expect(message, &message.contains(&said), &true)?;
+    let object = s
+        .nudged_until("the member's line says why", SOON, |o| {
+            text(&o["status"]["replicas"][1]["message"]).contains(WORDS)
+        })
+        .await?;
+    let line = text(&object["status"]["replicas"][1]["message"]);
+    expect(line, &line.contains("correct host names and ports in remote_servers there"), &true)?;
+    s.stays_as_it_is().await?;
+    s.expect_entries(1, 0, 0).await?;
+    s.expect_tables(&[generations.after(), generations.before()]).await
 }

@@ -34,8 +34,9 @@ const RUN: &[&str] = &[
     "verdicts",
     "finish-in-place",
     "private-name",
-    // By the cases of authority.
+    // By the cases of authority and of a lost Keeper.
     "facade-state",
+    "restore-replica",
     "drop-facade",
     "accept-loss",
     "look-at-cluster",
