@@ -136,6 +136,22 @@ fn an_older_version_does_not_replace_a_newer_receipt() {
     assert_eq!(receipt::of(scene, Some(&document)), document);
 }
 
+/// A worker that lags, or reads a member that lags, has seen more than the version it tells of, and sees late.
+// proves: C-13, H
+#[test]
+fn a_receipt_of_one_who_lags_holds() {
+    let world = World::new(2, true);
+    let document = receipt_of(&world);
+    let first = world.lock().slot[1].clone();
+    let old = Slot { record: Record::decode(&first.row).unwrap(), version: first.version };
+    let mut history = document.history.clone();
+    history[0].at_ms += 3_600_000;
+    let scene = Scene { history, ..Scene::of_slot(&old, "platform/analytics".into(), "0.1.0", 3) };
+    let lagging = receipt::of(scene, None);
+    assert_eq!(verify(&lagging), []);
+    assert_eq!(lagging.history.iter().map(|look| look.version).max(), Some(old.version));
+}
+
 #[test]
 fn what_is_written_is_read_and_nothing_more() {
     let document = completed();

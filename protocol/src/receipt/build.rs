@@ -164,6 +164,8 @@ pub fn of(scene: Scene<'_>, earlier: Option<&Document>) -> Document {
     let observed = kept.and_then(|e| e.observed.clone()).or(observed);
     let now = last_look(slot, looked_at, (classification, cause), evidence, now_ms);
     let mut looks = merged(earlier.map(|e| e.history.as_slice()).unwrap_or_default(), &history);
+    // A member that lags, or Keeper restored from a backup: what was known of later versions is not this one's.
+    looks.retain(|look| look.version <= slot.version);
     if !looks.iter().any(|look| look.version == slot.version) || now.classification.is_some() {
         looks = merged(&looks, &[now]);
     }

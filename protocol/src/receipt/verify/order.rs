@@ -88,11 +88,10 @@ fn times(document: &Document, flaws: &mut Flaws) {
     let record: Vec<u64> =
         std::iter::once(account.prepared_ms).chain(dispatched).chain([account.updated_ms]).collect();
     let decided: Vec<u64> = account.verdicts.iter().map(|v| v.at_ms).collect();
-    let looked: Vec<u64> = document.history.iter().map(|look| look.at_ms).collect();
     let in_order =
         |times: &[u64]| times.windows(2).all(|pair| pair[0] <= pair[1].saturating_add(CLOCK_SKEW_MS_MAX));
-    let holds = in_order(&record) && in_order(&decided) && in_order(&looked);
-    flaws.unless(holds, "TimeOrder", || {
+    // Looks have no such order: one who lags looks at a version long after the next one was written.
+    flaws.unless(in_order(&record) && in_order(&decided), "TimeOrder", || {
         "a later step is told to have happened more than five minutes before an earlier one".into()
     });
 }
