@@ -61,7 +61,7 @@ async fn exchange_took_effect(s: &mut Stage, fault: Fault) -> Result<()> {
     s.published(5).await?;
     s.expect_entries(1, 1, 1).await?;
     s.expect_executed(1, 1, 1).await?;
-    completed(s, generations.new, 4, 3).await?;
+    completed(s, generations.new, 3).await?;
     check_one_shot(&s.env.records())
 }
 
@@ -75,7 +75,7 @@ async fn status_write_refused(s: &mut Stage) -> Result<()> {
     s.env.wait_outcome(SPACE, &s.name(), "Succeeded", SOON).await?;
     s.expect_entries(1, 1, 1).await?;
     s.expect_executed(1, 1, 1).await?;
-    completed(s, generations.new, 4, 3).await?;
+    completed(s, generations.new, 3).await?;
     let user = s.env.operator_user();
     let calls = s.env.control_plane.api_calls()?;
     let conflicts = calls.iter().filter(|c| c.user == user && c.name == s.name() && c.code == 409).count();
@@ -209,7 +209,7 @@ async fn cleanup_answers_lost(s: &mut Stage) -> Result<()> {
     s.published(5).await?;
     s.expect_entries(1, 1, 1).await?;
     s.expect_executed(1, 1, 1).await?;
-    completed(s, generations.new, 4, 3).await?;
+    completed(s, generations.new, 3).await?;
     only_retired_names_are_dropped(s).await?;
     check_one_shot(&s.env.records())
 }

@@ -33,7 +33,7 @@ async fn existing_target(s: &mut Stage) -> Result<()> {
     s.env.publish(&s.publication(5)).await?;
     s.env.wait_outcome(SPACE, &s.name(), "Succeeded", SOON).await?;
     s.published(5).await?;
-    completed(s, generations.new, 4, 3).await?;
+    completed(s, generations.new, 3).await?;
     s.expect_entries(1, 1, 1).await?;
     s.expect_executed(1, 1, 1).await?;
     expect("authority mutations", &authority_mutations(&s.env.records()).len(), &5)?;
