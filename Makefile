@@ -53,7 +53,7 @@ mutants:
 	@tools/mutants $(ONLY)
 
 lint:
-	@tools/setup deny
+	@tools/setup all
 	@tools/test lint
 
 rules:
