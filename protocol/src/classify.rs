@@ -145,6 +145,22 @@ pub enum Classification {
 }
 
 impl Classification {
+    /// What [`Self::as_str`] says, each once.
+    pub const WORDS: [&'static str; 12] = [
+        "Ready",
+        "NotReady",
+        "Nothing",
+        "InProgress",
+        "PartialInProgress",
+        "PartialTerminal",
+        "CommittedPendingReceipt",
+        "Committed",
+        "FailedUnchanged",
+        "OutcomeUnknown",
+        "Cleanup",
+        "CleanupBlocked",
+    ];
+
     /// CamelCase, as in `status.classification`.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -16,7 +16,7 @@ pub(super) fn check(document: &Document, flaws: &mut Flaws) {
     flaws.unless(!strangers, "MemberForeign", || "a server version is told of no member".into());
     let classes = document.history.iter().filter_map(|look| look.classification.as_deref());
     let mut all = classes.chain(document.observed.iter().filter_map(|o| o.classification.as_deref()));
-    flaws.unless(all.all(|class| CLASSES.contains(&class)), "ClassificationUnknown", || {
+    flaws.unless(all.all(|class| Classification::WORDS.contains(&class)), "ClassificationUnknown", || {
         "a classification is none of the table's (F)".into()
     });
     let Some(observed) = &document.observed else {
@@ -75,19 +75,3 @@ fn classification(document: &Document, observed: &Observed, states: &[MemberStat
         format!("{said} is told, and {} follows from members and queue (F)", found.as_str())
     });
 }
-
-/// F.
-const CLASSES: [&str; 12] = [
-    "Ready",
-    "NotReady",
-    "Nothing",
-    "InProgress",
-    "PartialInProgress",
-    "PartialTerminal",
-    "CommittedPendingReceipt",
-    "Committed",
-    "FailedUnchanged",
-    "OutcomeUnknown",
-    "Cleanup",
-    "CleanupBlocked",
-];
